@@ -1,0 +1,259 @@
+// Package node is one machine of a world: a network namespace, its own view of /run, /var/lib and /etc/cni,
+// the processes that run on it, its pods' network namespaces, and reboot.
+//
+// A machine's network and mount namespaces are pinned by descriptors only, so powering it off is closing
+// them: links, rules, pods and mounts go as they do when a real machine loses power. What is kept over a
+// reboot is kept on disk, which here is a folder on the sandbox's tmpfs.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/nemesh/nemesh/harness/underlay"
+)
+
+// Uplink is the name of every machine's link to the switch.
+const Uplink = "eth0"
+
+// Options describe a machine.
+type Options struct {
+	// Name is the machine's name and that of its port on the switch; 15 characters at most (IFNAMSIZ).
+	Name string
+	// Dir is the folder that holds the machine's disk. It must be on the sandbox's tmpfs.
+	Dir string
+	// Switch and Addr say where the uplink is plugged in and with which address.
+	Switch *underlay.Switch
+	Addr   netip.Prefix
+	// Keep lists folders that stay visible where they are although they lie under a folder that the machine
+	// has a view of its own of, such as a checkout under /var/lib.
+	Keep []string
+	// Output, if set, gets every line that a process on the machine writes. It is called from several
+	// goroutines.
+	Output func(Line)
+}
+
+// Line is one line of output of a process.
+type Line struct {
+	Machine, Process string
+	At               time.Time
+	Text             string
+}
+
+// Machine is one machine. Its methods may be called from several goroutines, except that a machine must not be
+// used while it reboots.
+type Machine struct {
+	opts Options
+
+	mu        sync.Mutex
+	on        bool
+	net, mnt  int
+	nl        *netlink.Handle
+	processes []*Process
+}
+
+// views are the folders a machine has for its own: where, and the folder under Options.Dir that holds it. /run
+// is mounted last, since it hides the disks of all machines.
+var views = []struct{ path, dir string }{
+	{"/var/lib", "var-lib"}, {"/etc/cni", "etc-cni"}, {"/run", "run"},
+}
+
+// New makes a machine, plugs it in and switches it on.
+func New(ctx context.Context, opts Options) (*Machine, error) {
+	if len(opts.Name) == 0 || len(opts.Name) > unix.IFNAMSIZ-1 {
+		return nil, fmt.Errorf("machine name %q: it names an interface, so it has 1 to %d characters",
+			opts.Name, unix.IFNAMSIZ-1)
+	}
+	m := &Machine{opts: opts}
+	for _, v := range views {
+		if err := os.MkdirAll(filepath.Join(opts.Dir, v.dir), 0o755); err != nil {
+			return nil, fmt.Errorf("lay out the disk of %s: %w", opts.Name, err)
+		}
+	}
+	if err := m.PowerOn(ctx); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Name returns the machine's name.
+func (m *Machine) Name() string { return m.opts.Name }
+
+// Addr returns the address of the machine's uplink.
+func (m *Machine) Addr() netip.Addr { return m.opts.Addr.Addr() }
+
+// NetNS returns the machine's network namespace, valid until the machine is switched off.
+func (m *Machine) NetNS() netns.NsHandle {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return netns.NsHandle(m.net)
+}
+
+// Netlink returns a handle opened in the machine's network namespace, valid until the machine is switched off.
+func (m *Machine) Netlink() *netlink.Handle {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.nl
+}
+
+// Path tells where the harness finds a file of the machine's /run, /var/lib or /etc/cni. Other paths are the
+// same for all.
+func (m *Machine) Path(path string) string {
+	for _, v := range views {
+		if rest, ok := strings.CutPrefix(path, v.path); ok && (rest == "" || rest[0] == '/') {
+			return filepath.Join(m.opts.Dir, v.dir, rest)
+		}
+	}
+	return path
+}
+
+// Do runs fn on a thread inside the machine's network and mount namespaces and returns its error. Processes
+// that fn starts are started on the machine; goroutines that it starts are not on it.
+func (m *Machine) Do(fn func() error) error {
+	m.mu.Lock()
+	on, netFD, mntFD := m.on, m.net, m.mnt
+	m.mu.Unlock()
+	if !on {
+		return fmt.Errorf("%s is switched off", m.opts.Name)
+	}
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		// A thread can enter a mount namespace only when it shares its root and working directory with no
+		// other (setns(2), CLONE_NEWNS).
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			result <- fmt.Errorf("prepare to enter %s: %w", m.opts.Name, err)
+			return
+		}
+		if err := unix.Setns(mntFD, unix.CLONE_NEWNS); err != nil {
+			result <- fmt.Errorf("enter the mounts of %s: %w", m.opts.Name, err)
+			return
+		}
+		if err := unix.Setns(netFD, unix.CLONE_NEWNET); err != nil {
+			result <- fmt.Errorf("enter the network of %s: %w", m.opts.Name, err)
+			return
+		}
+		result <- fn()
+	}()
+	return <-result
+}
+
+// Sysctl sets a kernel parameter on the machine. Dots separate, a slash stands for a dot inside a name, as in
+// "net.ipv4.neigh.flannel/1.app_solicit" (sysctl(8)).
+func (m *Machine) Sysctl(key, value string) error {
+	err := m.Do(func() error { return os.WriteFile(sysctlPath(key), []byte(value), 0o644) })
+	if err != nil {
+		return fmt.Errorf("set %s=%s on %s: %w", key, value, m.opts.Name, err)
+	}
+	return nil
+}
+
+// ReadSysctl returns a kernel parameter of the machine, without its newline.
+func (m *Machine) ReadSysctl(key string) (string, error) {
+	var value string
+	err := m.Do(func() error {
+		raw, err := os.ReadFile(sysctlPath(key))
+		value = strings.TrimSpace(string(raw))
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("read %s on %s: %w", key, m.opts.Name, err)
+	}
+	return value, nil
+}
+
+func sysctlPath(key string) string {
+	swap := strings.NewReplacer(".", "/", "/", ".")
+	return "/proc/sys/" + swap.Replace(key)
+}
+
+// PowerOn gives the machine namespaces of its own and plugs it in.
+func (m *Machine) PowerOn(context.Context) error {
+	netFD, mntFD, err := m.unshare()
+	if err != nil {
+		return fmt.Errorf("switch on %s: %w", m.opts.Name, err)
+	}
+	nl, err := netlink.NewHandleAt(netns.NsHandle(netFD))
+	if err != nil {
+		return errors.Join(fmt.Errorf("open netlink on %s: %w", m.opts.Name, err), unix.Close(netFD), unix.Close(mntFD))
+	}
+	m.mu.Lock()
+	m.on, m.net, m.mnt, m.nl = true, netFD, mntFD, nl
+	m.mu.Unlock()
+	if err := m.boot(); err != nil {
+		return errors.Join(err, m.PowerOff(context.Background()))
+	}
+	return nil
+}
+
+func (m *Machine) boot() error {
+	lo, err := m.nl.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("find the loopback of %s: %w", m.opts.Name, err)
+	}
+	if err := m.nl.LinkSetUp(lo); err != nil {
+		return fmt.Errorf("bring up the loopback of %s: %w", m.opts.Name, err)
+	}
+	return m.opts.Switch.Plug(m.opts.Name, netns.NsHandle(m.net), Uplink, m.opts.Addr)
+}
+
+// PowerOff kills every process on the machine and drops its namespaces and its /run; its disk stays.
+func (m *Machine) PowerOff(ctx context.Context) error {
+	m.mu.Lock()
+	processes := m.processes
+	m.processes = nil
+	m.mu.Unlock()
+	var errs []error
+	for _, p := range processes {
+		errs = append(errs, p.Kill(ctx))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.on {
+		return errors.Join(errs...)
+	}
+	m.on = false
+	m.nl.Close()
+	// The uplink must be gone before the machine comes back with one of the same name; the kernel frees the
+	// namespace, and with it the far end, only later.
+	errs = append(errs, m.opts.Switch.Unplug(m.opts.Name), unix.Close(m.net), unix.Close(m.mnt))
+	return errors.Join(append(errs, empty(filepath.Join(m.opts.Dir, "run")))...)
+}
+
+// Reboot switches the machine off and on: processes, pods, links, rules and /run are gone; /var/lib and
+// /etc/cni are kept.
+func (m *Machine) Reboot(ctx context.Context) error {
+	if err := m.PowerOff(ctx); err != nil {
+		return err
+	}
+	return m.PowerOn(ctx)
+}
+
+// Close switches the machine off and deletes its disk.
+func (m *Machine) Close() error {
+	return errors.Join(m.PowerOff(context.Background()), os.RemoveAll(m.opts.Dir))
+}
+
+func empty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("empty %s: %w", dir, err)
+	}
+	var errs []error
+	for _, e := range entries {
+		errs = append(errs, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,237 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// tailLines is how many of a process's last lines are kept for error messages.
+	tailLines = 200
+	// maxLine is where longer lines are cut, in bytes.
+	maxLine = 64 << 10
+)
+
+// Command says what to run on a machine.
+type Command struct {
+	// Name is what the process is called in the record, such as "overlayd".
+	Name string
+	// Path is the program, absolute, and Argv0 what it is told it is called; Path if empty.
+	Path, Argv0 string
+	// Args come after it, Env replaces the environment; nil keeps the harness's own.
+	Args, Env []string
+}
+
+// Process is a program running on a machine, in a session of its own so that it can be signalled together with
+// its children.
+type Process struct {
+	machine string
+	command Command
+	cmd     *exec.Cmd
+	exited  chan struct{}
+	err     error // of Wait; read after exited is closed
+
+	mu   sync.Mutex
+	tail []string
+}
+
+// Start runs a program on the machine. The process outlives ctx; it ends when it exits, is killed, or the
+// machine is switched off.
+func (m *Machine) Start(ctx context.Context, c Command) (*Process, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("start %s on %s: %w", c.Name, m.opts.Name, err)
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s on %s: %w", c.Name, m.opts.Name, err)
+	}
+	cmd := exec.Command(c.Path, c.Args...)
+	if c.Argv0 != "" {
+		cmd.Args[0] = c.Argv0
+	}
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = c.Env, "/", write, write
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	p := &Process{machine: m.opts.Name, command: c, cmd: cmd, exited: make(chan struct{})}
+	err = m.Do(cmd.Start)
+	write.Close()
+	if err != nil {
+		read.Close()
+		return nil, fmt.Errorf("start %s on %s: %w", c.Name, m.opts.Name, explainExec(c.Path, err))
+	}
+	m.mu.Lock()
+	m.processes = append(m.processes, p)
+	m.mu.Unlock()
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		p.copyOutput(read, m.opts.Output)
+	}()
+	go func() {
+		p.err = cmd.Wait()
+		_ = read.SetReadDeadline(time.Now().Add(200 * time.Millisecond)) // a child may hold the pipe open
+		<-copied
+		m.forget(p)
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+func explainExec(path string, err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Errorf("%w: is %s built for this architecture?", err, path)
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("%w: build it first, with `make build`, or give the right path", err)
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("%w: is %s executable (chmod +x)?", err, path)
+	default:
+		return err
+	}
+}
+
+func (m *Machine) forget(p *Process) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, q := range m.processes {
+		if q == p {
+			m.processes = append(m.processes[:i:i], m.processes[i+1:]...)
+			return
+		}
+	}
+}
+
+// Processes lists what runs on the machine.
+func (m *Machine) Processes() []*Process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]*Process(nil), m.processes...)
+}
+
+func (p *Process) copyOutput(from io.ReadCloser, output func(Line)) {
+	defer from.Close()
+	lines := bufio.NewReaderSize(from, maxLine)
+	for {
+		raw, err := lines.ReadSlice('\n')
+		if text := strings.TrimRight(string(raw), "\r\n"); text != "" {
+			p.keep(text)
+			if output != nil {
+				output(Line{Machine: p.machine, Process: p.command.Name, At: time.Now(), Text: text})
+			}
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
+	}
+}
+
+func (p *Process) keep(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.tail) == tailLines {
+		p.tail = append(p.tail[:0:0], p.tail[1:]...)
+	}
+	p.tail = append(p.tail, line)
+}
+
+// Name returns what the process is called in the record.
+func (p *Process) Name() string { return p.command.Name }
+
+// Command returns what was started, so that it can be started again.
+func (p *Process) Command() Command { return p.command }
+
+// Pid returns the process id, as seen in the sandbox.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Exited is closed when the process has ended and its output has been read.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Running reports whether the process has not ended yet.
+func (p *Process) Running() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// ExitErr returns how the process ended: nil for exit code 0, else an *exec.ExitError. It waits for the end.
+func (p *Process) ExitErr() error {
+	<-p.exited
+	return p.err
+}
+
+// Unexpected describes, as an error, a process that ended when it should not have: when, how, and its last
+// lines. It waits for the end.
+func (p *Process) Unexpected(when string) error {
+	err := p.ExitErr()
+	if err == nil {
+		err = errors.New("exit status 0")
+	}
+	last := "it wrote nothing"
+	if lines := p.Tail(30); len(lines) > 0 {
+		last = "its last lines:\n  " + strings.Join(lines, "\n  ")
+	}
+	return fmt.Errorf("%s on %s ended %s: %w; %s", p.command.Name, p.machine, when, err, last)
+}
+
+// Tail returns the last n lines that the process wrote.
+func (p *Process) Tail(n int) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.tail[max(0, len(p.tail)-n):]...)
+}
+
+// Signal sends a signal to the process and its children. A process that has ended is not an error.
+func (p *Process) Signal(s syscall.Signal) error {
+	if !p.Running() {
+		return nil
+	}
+	if err := syscall.Kill(-p.Pid(), s); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("send %s to %s on %s: %w", s, p.command.Name, p.machine, err)
+	}
+	return nil
+}
+
+// Kill ends the process and its children at once (SIGKILL) and waits until it is gone.
+func (p *Process) Kill(ctx context.Context) error {
+	if err := p.Signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	return p.wait(ctx, "SIGKILL")
+}
+
+// Terminate asks the process to end (SIGTERM) and waits at most grace for it.
+func (p *Process) Terminate(ctx context.Context, grace time.Duration) error {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	return p.wait(ctx, "SIGTERM")
+}
+
+// Pause stops the process and its children as they are (SIGSTOP); Resume lets them go on (SIGCONT).
+func (p *Process) Pause() error { return p.Signal(syscall.SIGSTOP) }
+
+// Resume lets a paused process go on.
+func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
+
+func (p *Process) wait(ctx context.Context, after string) error {
+	select {
+	case <-p.exited:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s on %s is still there after %s: %w; its last lines:\n%s", p.command.Name, p.machine,
+			after, ctx.Err(), strings.Join(p.Tail(10), "\n"))
+	}
+}

@@ -1,0 +1,200 @@
+// Package underlay is the network between the machines: a switch, and an uplink from each machine to it.
+//
+// The switch is a bridge in a network namespace of its own. It also stands for the world outside: it has the
+// gateway's address, to which each machine's default route points.
+package underlay
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"github.com/nemesh/nemesh/harness/netspace"
+)
+
+const bridgeName = "switch"
+
+// Switch joins the uplinks of a world's machines. Its methods may be called from several goroutines.
+type Switch struct {
+	ns      netns.NsHandle
+	nl      *netlink.Handle
+	bridge  netlink.Link
+	gateway netip.Prefix
+
+	mu    sync.Mutex
+	ports map[string]netip.Prefix
+}
+
+// NewSwitch makes a switch whose own address, the gateway of every machine, is gateway.
+func NewSwitch(gateway netip.Prefix) (*Switch, error) {
+	ns, err := netspace.New()
+	if err != nil {
+		return nil, err
+	}
+	s := &Switch{ns: ns, gateway: gateway, ports: map[string]netip.Prefix{}}
+	if err := s.build(); err != nil {
+		return nil, errors.Join(fmt.Errorf("build the switch: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+func (s *Switch) build() error {
+	nl, err := netlink.NewHandleAt(s.ns)
+	if err != nil {
+		return fmt.Errorf("open netlink: %w", err)
+	}
+	s.nl = nl
+	if err := up(nl, "lo"); err != nil {
+		return err
+	}
+	if err := nl.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridgeName}}); err != nil {
+		return fmt.Errorf("add the bridge: %w", err)
+	}
+	if s.bridge, err = nl.LinkByName(bridgeName); err != nil {
+		return fmt.Errorf("find the bridge: %w", err)
+	}
+	if err := nl.AddrAdd(s.bridge, address(s.gateway)); err != nil {
+		return fmt.Errorf("give the switch %s: %w", s.gateway, err)
+	}
+	return up(nl, bridgeName)
+}
+
+// NetNS returns the switch's network namespace, in which the world outside can be played.
+func (s *Switch) NetNS() netns.NsHandle { return s.ns }
+
+// Gateway returns the switch's own address.
+func (s *Switch) Gateway() netip.Addr { return s.gateway.Addr() }
+
+// Plug connects a machine: a veth pair whose one end is the port on the switch and whose other end is called
+// uplink in the machine's namespace, with the given address and a default route to the gateway. A port or
+// address that is taken is refused.
+func (s *Switch) Plug(port string, machine netns.NsHandle, uplink string, addr netip.Prefix) error {
+	if err := s.reserve(port, addr); err != nil {
+		return err
+	}
+	err := s.connect(port, machine, uplink, addr)
+	if err != nil {
+		s.forget(port)
+		return fmt.Errorf("plug %s into the switch: %w", port, err)
+	}
+	return nil
+}
+
+func (s *Switch) reserve(port string, addr netip.Prefix) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, taken := s.ports[port]; taken {
+		return fmt.Errorf("port %s of the switch is in use: unplug it first", port)
+	}
+	for other, a := range s.ports {
+		if a.Addr() == addr.Addr() {
+			return fmt.Errorf("%s has the address %s already: give %s another one", other, addr.Addr(), port)
+		}
+	}
+	s.ports[port] = addr
+	return nil
+}
+
+func (s *Switch) forget(port string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ports, port)
+}
+
+func (s *Switch) connect(port string, machine netns.NsHandle, uplink string, addr netip.Prefix) error {
+	err := s.nl.LinkAdd(&netlink.Veth{
+		LinkAttrs:     netlink.LinkAttrs{Name: port, MasterIndex: s.bridge.Attrs().Index},
+		PeerName:      uplink,
+		PeerNamespace: netlink.NsFd(machine),
+	})
+	if err != nil {
+		return fmt.Errorf("add the veth pair: %w", err)
+	}
+	if err := up(s.nl, port); err != nil {
+		return err
+	}
+	nl, err := netlink.NewHandleAt(machine)
+	if err != nil {
+		return fmt.Errorf("open netlink on the machine: %w", err)
+	}
+	defer nl.Close()
+	link, err := nl.LinkByName(uplink)
+	if err != nil {
+		return fmt.Errorf("find the uplink: %w", err)
+	}
+	if err := nl.AddrAdd(link, address(addr)); err != nil {
+		return fmt.Errorf("give the uplink %s: %w", addr, err)
+	}
+	if err := nl.LinkSetUp(link); err != nil {
+		return fmt.Errorf("bring up the uplink: %w", err)
+	}
+	gateway := net.IP(s.gateway.Addr().AsSlice())
+	if err := nl.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: gateway}); err != nil {
+		return fmt.Errorf("add the default route: %w", err)
+	}
+	return nil
+}
+
+// Unplug removes a port and with it the machine's uplink. A port that is not plugged is not an error: when a
+// machine's namespace goes, its uplink and the port go with it.
+func (s *Switch) Unplug(port string) error {
+	s.forget(port)
+	link, err := s.nl.LinkByName(port)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find port %s: %w", port, err)
+	}
+	if err := s.nl.LinkDel(link); err != nil {
+		return fmt.Errorf("unplug %s: %w", port, err)
+	}
+	return nil
+}
+
+// SetPort brings a port up or down, as pulling and plugging the cable at the switch does: the machine sees its
+// carrier go, and keeps addresses and routes.
+func (s *Switch) SetPort(port string, isUp bool) error {
+	link, err := s.nl.LinkByName(port)
+	if err != nil {
+		return fmt.Errorf("find port %s: %w", port, err)
+	}
+	set := s.nl.LinkSetDown
+	if isUp {
+		set = s.nl.LinkSetUp
+	}
+	if err := set(link); err != nil {
+		return fmt.Errorf("set port %s up=%t: %w", port, isUp, err)
+	}
+	return nil
+}
+
+// Close frees the switch and with it every uplink.
+func (s *Switch) Close() error {
+	if s.nl != nil {
+		s.nl.Close()
+	}
+	return s.ns.Close()
+}
+
+func up(nl *netlink.Handle, name string) error {
+	link, err := nl.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", name, err)
+	}
+	if err := nl.LinkSetUp(link); err != nil {
+		return fmt.Errorf("bring up %s: %w", name, err)
+	}
+	return nil
+}
+
+func address(p netip.Prefix) *netlink.Addr {
+	return &netlink.Addr{IPNet: &net.IPNet{
+		IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen()),
+	}}
+}
