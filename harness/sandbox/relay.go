@@ -63,6 +63,7 @@ func openRelay(socket *os.File, args []string) error {
 // serveRelay takes the listener from the init and joins each connection to the real server. It returns when
 // the init closes its end without sending one, or when the listener fails.
 func serveRelay(socket *os.File) {
+	defer socket.Close()
 	listener, addr, err := receiveListener(socket)
 	if err != nil {
 		return

@@ -89,7 +89,6 @@ func outer(args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer relayOuter.Close()
 
 	cmd := reexec.Command(initPart, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr

@@ -1,0 +1,171 @@
+// Package pod makes pods as a container runtime does: a network namespace, and CNI ADD through libcni with the
+// plugin of the overlay under test and the real bridge and host-local plugins.
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netns"
+
+	"github.com/nemesh/nemesh/harness/node"
+)
+
+const (
+	ifName = "eth0"
+	// cacheDir is where libcni remembers what it added, on the machine's disk.
+	cacheDir = "/var/lib/cni"
+)
+
+// Network is a CNI network.
+type Network struct {
+	// ConfList is the CNI configuration list and BinDirs where its plugins are.
+	ConfList []byte
+	BinDirs  []string
+}
+
+// Pod is a pod that ADD has set up.
+type Pod struct {
+	// Name is the pod's, unique in its world; Machine is where it runs.
+	Name    string
+	Machine *node.Machine
+	// Addrs are the addresses that ADD reported.
+	Addrs []netip.Prefix
+	// NetNS is the pod's network namespace, open until Del.
+	NetNS netns.NsHandle
+
+	network Network
+}
+
+// Addr returns the pod's first IPv4 address.
+func (p *Pod) Addr() netip.Addr {
+	for _, a := range p.Addrs {
+		if a.Addr().Is4() {
+			return a.Addr()
+		}
+	}
+	return netip.Addr{}
+}
+
+// Add makes a pod. When ADD fails its namespace is taken away again; anything else that is left behind then is
+// the plugin's fault.
+func Add(ctx context.Context, m *node.Machine, network Network, name string) (*Pod, error) {
+	if _, err := m.AddNetNS(name); err != nil {
+		return nil, err
+	}
+	p := &Pod{Name: name, Machine: m, network: network, NetNS: netns.None()}
+	var result types.Result
+	err := p.do(func(cni *libcni.CNIConfig, list *libcni.NetworkConfigList) (err error) {
+		result, err = cni.AddNetworkList(ctx, list, p.runtime())
+		return err
+	})
+	if err == nil {
+		err = p.take(result)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("CNI ADD of pod %s on %s: %w", name, m.Name(), err), m.RemoveNetNS(name))
+	}
+	return p, nil
+}
+
+// take reads the result of ADD and opens the namespace.
+func (p *Pod) take(result types.Result) error {
+	r, err := types100.NewResultFromResult(result)
+	if err != nil {
+		return fmt.Errorf("read the result: %w", err)
+	}
+	for _, ip := range r.IPs {
+		addr, ok := netip.AddrFromSlice(ip.Address.IP)
+		if !ok {
+			return fmt.Errorf("the result has the address %v", ip.Address)
+		}
+		bits, _ := ip.Address.Mask.Size()
+		p.Addrs = append(p.Addrs, netip.PrefixFrom(addr.Unmap(), bits))
+	}
+	if !p.Addr().IsValid() {
+		return errors.New("the result has no IPv4 address")
+	}
+	p.NetNS, err = p.Machine.PodNetNS(p.Name)
+	return err
+}
+
+// Check runs CNI CHECK.
+func (p *Pod) Check(ctx context.Context) error {
+	err := p.do(func(cni *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
+		return cni.CheckNetworkList(ctx, list, p.runtime())
+	})
+	if err != nil {
+		return fmt.Errorf("CNI CHECK of pod %s on %s: %w", p.Name, p.Machine.Name(), err)
+	}
+	return nil
+}
+
+// Del runs CNI DEL and takes the namespace away. A DEL that fails keeps it, so that it can be repeated.
+func (p *Pod) Del(ctx context.Context) error {
+	err := p.do(func(cni *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
+		return cni.DelNetworkList(ctx, list, p.runtime())
+	})
+	if err != nil {
+		return fmt.Errorf("CNI DEL of pod %s on %s: %w", p.Name, p.Machine.Name(), err)
+	}
+	return errors.Join(p.Close(), p.Machine.RemoveNetNS(p.Name))
+}
+
+// Vanish takes the namespace away without telling CNI, as a crash or a power failure does.
+func (p *Pod) Vanish() error { return errors.Join(p.Close(), p.Machine.RemoveNetNS(p.Name)) }
+
+// Close lets go of the namespace without taking the pod down.
+func (p *Pod) Close() error {
+	if !p.NetNS.IsOpen() {
+		return nil
+	}
+	return p.NetNS.Close()
+}
+
+// GC runs CNI GC on a machine: everything but the given pods is to be freed.
+func GC(ctx context.Context, m *node.Machine, network Network, alive ...*Pod) error {
+	valid := []types.GCAttachment{}
+	for _, p := range alive {
+		valid = append(valid, types.GCAttachment{ContainerID: p.Name, IfName: ifName})
+	}
+	p := &Pod{Machine: m, network: network}
+	err := p.do(func(cni *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
+		return cni.GCNetworkList(ctx, list, &libcni.GCArgs{ValidAttachments: valid})
+	})
+	if err != nil {
+		return fmt.Errorf("CNI GC on %s: %w", m.Name(), err)
+	}
+	return nil
+}
+
+// Status runs CNI STATUS on a machine.
+func Status(ctx context.Context, m *node.Machine, network Network) error {
+	p := &Pod{Machine: m, network: network}
+	err := p.do(func(cni *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
+		return cni.GetStatusNetworkList(ctx, list)
+	})
+	if err != nil {
+		return fmt.Errorf("CNI STATUS on %s: %w", m.Name(), err)
+	}
+	return nil
+}
+
+// do runs libcni on the machine: its plugins are forked from the thread that calls it, and its cache is the
+// machine's.
+func (p *Pod) do(fn func(*libcni.CNIConfig, *libcni.NetworkConfigList) error) error {
+	list, err := libcni.ConfListFromBytes(p.network.ConfList)
+	if err != nil {
+		return fmt.Errorf("read the CNI configuration: %w", err)
+	}
+	cni := libcni.NewCNIConfigWithCacheDir(p.network.BinDirs, cacheDir, nil)
+	return p.Machine.Do(func() error { return fn(cni, list) })
+}
+
+func (p *Pod) runtime() *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{ContainerID: p.Name, NetNS: "/run/netns/" + p.Name, IfName: ifName}
+}

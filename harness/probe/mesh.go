@@ -1,0 +1,410 @@
+// Package probe pings through the overlay and says what was lost: a mesh of pairs that talk all the time, and
+// questions asked once of pairs that never talked.
+//
+// Echoes are ICMP over raw sockets opened once in each network namespace. Each echo is numbered and timed with
+// the kernel's own receive timestamps, so a harness that is slow to read loses nothing; one that is slow to
+// send is counted (Report.Skipped). An echo without an answer within the time-out is lost.
+package probe
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netns"
+)
+
+// Options tune a mesh.
+type Options struct {
+	// Interval is the time between two echoes of a pair. Default 10 ms.
+	Interval time.Duration
+	// Timeout is after what time an echo without answer is lost. Default 1 s.
+	Timeout time.Duration
+}
+
+// slack is how much longer than the time-out a decision waits for the receivers to read what has arrived.
+const slack = 300 * time.Millisecond
+
+// Endpoint is one end of a pair: a pod, or a node itself.
+type Endpoint struct {
+	Name string
+	NS   netns.NsHandle
+	Addr netip.Addr
+}
+
+// Pair names who pings whom.
+type Pair struct{ From, To string }
+
+// Mesh pings until it is closed. Its methods may be called from several goroutines.
+type Mesh struct {
+	opts  Options
+	nonce uint64
+	stop  context.CancelFunc
+	done  sync.WaitGroup
+
+	mu        sync.Mutex
+	endpoints map[string]*endpoint
+	pairs     []*pair
+	byID      map[uint32]*pair
+	nextID    uint32
+	errors    map[errorKey]*ICMPError
+	skipped   uint64
+}
+
+// pair is a pair with its state. It is kept after it stopped, so that its report stays.
+type pair struct {
+	Pair
+	id     uint32
+	from   *endpoint
+	to     netip.Addr
+	track  track
+	due    time.Time
+	active bool
+	asked  bool // by Ask: not part of the report
+}
+
+// ICMPError is an error message that came back to an endpoint, such as host unreachable.
+type ICMPError struct {
+	// At is the endpoint that got it and Reporter who sent it.
+	At       string
+	Reporter netip.Addr
+	// Type and Code are those of RFC 792: 3/1 is host unreachable.
+	Type, Code int
+	// Source and Destination are those of the packet that could not be delivered.
+	Source, Destination netip.Addr
+	First, Last         time.Time
+	Count               uint64
+}
+
+type errorKey struct {
+	at                string
+	reporter, src, to netip.Addr
+	kind, code        int
+}
+
+// NewMesh starts a mesh without pairs.
+func NewMesh(opts Options) *Mesh {
+	if opts.Interval <= 0 {
+		opts.Interval = 10 * time.Millisecond
+	}
+	if opts.Timeout <= 0 {
+		opts.Timeout = time.Second
+	}
+	var raw [8]byte
+	_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
+	ctx, stop := context.WithCancel(context.Background())
+	m := &Mesh{
+		opts: opts, nonce: binary.BigEndian.Uint64(raw[:]), stop: stop, endpoints: map[string]*endpoint{},
+		byID: map[uint32]*pair{}, errors: map[errorKey]*ICMPError{},
+	}
+	m.done.Go(func() { m.send(ctx) })
+	return m
+}
+
+// Add opens the socket of an endpoint. The namespace may be closed afterwards: the socket holds it.
+func (m *Mesh) Add(e Endpoint) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, taken := m.endpoints[e.Name]; taken {
+		return fmt.Errorf("endpoint %s is in the mesh already", e.Name)
+	}
+	end, err := open(e)
+	if err != nil {
+		return err
+	}
+	m.endpoints[e.Name] = end
+	m.done.Go(func() { end.receive(m) })
+	return nil
+}
+
+// Remove stops an endpoint's pairs and closes its socket. What its pairs have measured stays in the report.
+func (m *Mesh) Remove(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	end, ok := m.endpoints[name]
+	if !ok {
+		return
+	}
+	for _, p := range m.pairs {
+		if p.From == name || p.To == name {
+			p.active = false
+		}
+	}
+	delete(m.endpoints, name)
+	end.conn.Close()
+}
+
+// Probe starts a pair. A pair that is running already is not an error.
+func (m *Mesh) Probe(from, to string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.pairs {
+		if p.From == from && p.To == to && p.active && !p.asked {
+			return nil
+		}
+	}
+	_, err := m.newPair(from, to, false)
+	return err
+}
+
+func (m *Mesh) newPair(from, to string, asked bool) (*pair, error) {
+	source, ok := m.endpoints[from]
+	target, ok2 := m.endpoints[to]
+	if !ok || !ok2 {
+		return nil, fmt.Errorf("probe %s → %s: not both are in the mesh", from, to)
+	}
+	m.nextID++
+	// Pairs are spread over the interval, so that the load is even.
+	phase := time.Duration(m.nextID) * 1_618_034 % m.opts.Interval
+	p := &pair{
+		Pair: Pair{from, to}, id: m.nextID, from: source, to: target.addr, active: true, asked: asked,
+		due:   time.Now().Add(phase),
+		track: track{interval: m.opts.Interval, timeout: m.opts.Timeout},
+	}
+	m.pairs = append(m.pairs, p)
+	m.byID[p.id] = p
+	return p, nil
+}
+
+// Stop ends a pair; what it has measured stays in the report.
+func (m *Mesh) Stop(from, to string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.pairs {
+		if p.From == from && p.To == to {
+			p.active = false
+		}
+	}
+}
+
+// send is the one goroutine that sends.
+func (m *Mesh) send(ctx context.Context) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		m.mu.Lock()
+		now := time.Now()
+		for _, p := range m.pairs {
+			m.sendDue(p, now)
+			p.track.settle(now.Add(-slack))
+		}
+		m.mu.Unlock()
+	}
+}
+
+func (m *Mesh) sendDue(p *pair, now time.Time) {
+	if !p.active || now.Before(p.due) {
+		return
+	}
+	// A sender that woke late sends once and counts what it could not send in time.
+	for p.due = p.due.Add(m.opts.Interval); !now.Before(p.due); p.due = p.due.Add(m.opts.Interval) {
+		m.skipped++
+	}
+	seq := p.track.send(now)
+	if err := p.from.echo(m.nonce, p.id, seq, p.to); err != nil {
+		p.track.refused(err)
+	}
+}
+
+// replied is called by receivers.
+func (m *Mesh) replied(nonce uint64, id, seq uint32, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if nonce != m.nonce {
+		return
+	}
+	if p, ok := m.byID[id]; ok {
+		p.track.reply(seq, at)
+	}
+}
+
+func (m *Mesh) reported(e ICMPError) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := errorKey{e.At, e.Reporter, e.Source, e.Destination, e.Type, e.Code}
+	if known, ok := m.errors[key]; ok {
+		known.Count++
+		known.Last = e.Last
+		return
+	}
+	e.Count = 1
+	m.errors[key] = &e
+}
+
+// Answer is the outcome of a question.
+type Answer struct {
+	Pair
+	Sent, Lost uint64
+	RTT        RTT
+}
+
+// Reached reports whether any echo was answered.
+func (a Answer) Reached() bool { return a.Lost < a.Sent }
+
+// Ask sends count echoes of a pair that may have been silent so far, one an interval, and returns when all are
+// answered or lost.
+func (m *Mesh) Ask(ctx context.Context, from, to string, count int) (Answer, error) {
+	m.mu.Lock()
+	p, err := m.newPair(from, to, true)
+	if err == nil {
+		p.active = false // sent here, not by the sender
+	}
+	m.mu.Unlock()
+	if err != nil {
+		return Answer{}, err
+	}
+	defer m.forget(p)
+	tick := time.NewTicker(m.opts.Interval)
+	defer tick.Stop()
+	for sent := 0; ; {
+		m.mu.Lock()
+		if sent < count {
+			seq := p.track.send(time.Now())
+			if err := p.from.echo(m.nonce, p.id, seq, p.to); err != nil {
+				p.track.refused(err)
+			}
+			sent++
+		}
+		p.track.settle(time.Now().Add(-slack))
+		decided := sent == count && len(p.track.open) == 0
+		answer := Answer{Pair: p.Pair, Sent: p.track.sent, Lost: p.track.lost, RTT: p.track.rtt}
+		m.mu.Unlock()
+		if decided {
+			return answer, nil
+		}
+		select {
+		case <-ctx.Done():
+			return Answer{}, fmt.Errorf("ask %s → %s: %w", from, to, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+func (m *Mesh) forget(p *pair) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.byID, p.id)
+	m.pairs = slices.DeleteFunc(m.pairs, func(q *pair) bool { return q == p })
+}
+
+// Report is what a mesh has measured.
+type Report struct {
+	// Pairs are sorted by name.
+	Pairs []PairReport
+	// Errors are the ICMP errors that reached an endpoint.
+	Errors []ICMPError
+	// Skipped counts echoes that were not sent because the harness itself was late. They are not lost.
+	Skipped uint64
+}
+
+// Report returns what is decided so far.
+func (m *Mesh) Report() Report {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := Report{Skipped: m.skipped}
+	for _, p := range m.pairs {
+		if !p.asked {
+			r.Pairs = append(r.Pairs, p.track.report(p.From, p.To))
+		}
+	}
+	for _, e := range m.errors {
+		r.Errors = append(r.Errors, *e)
+	}
+	slices.SortFunc(r.Pairs, func(a, b PairReport) int {
+		return strings.Compare(a.From+"\x00"+a.To, b.From+"\x00"+b.To)
+	})
+	slices.SortFunc(r.Errors, func(a, b ICMPError) int { return a.First.Compare(b.First) })
+	return r
+}
+
+// Settle waits until everything that was sent before the call is decided, and reports.
+func (m *Mesh) Settle(ctx context.Context) (Report, error) {
+	until := time.Now()
+	tick := time.NewTicker(m.opts.Interval)
+	defer tick.Stop()
+	for !m.decided(until) {
+		select {
+		case <-ctx.Done():
+			return Report{}, fmt.Errorf("wait for the last echoes: %w", ctx.Err())
+		case <-tick.C:
+		}
+	}
+	return m.Report(), nil
+}
+
+func (m *Mesh) decided(until time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.pairs {
+		if len(p.track.open) > 0 && p.track.open[0].at.Before(until) {
+			return false
+		}
+	}
+	return true
+}
+
+// Close ends all pairs and closes the sockets.
+func (m *Mesh) Close() {
+	m.stop()
+	m.mu.Lock()
+	for _, e := range m.endpoints {
+		e.conn.Close()
+	}
+	m.mu.Unlock()
+	m.done.Wait()
+}
+
+// Lost returns the sum of lost echoes over the pairs that match; nil matches all.
+func (r Report) Lost(match func(PairReport) bool) (lost, sent uint64) {
+	for _, p := range r.Pairs {
+		if match == nil || match(p) {
+			lost += p.Lost
+			sent += p.Sent
+		}
+	}
+	return lost, sent
+}
+
+// Pair returns the report of one pair.
+func (r Report) Pair(from, to string) (PairReport, error) {
+	for _, p := range r.Pairs {
+		if p.From == from && p.To == to {
+			return p, nil
+		}
+	}
+	return PairReport{}, errors.New("no pair " + from + " → " + to + " in the report")
+}
+
+// Longest returns the length of the longest outage of any pair.
+func (r Report) Longest() time.Duration {
+	var longest time.Duration
+	for _, p := range r.Pairs {
+		longest = max(longest, p.Longest())
+	}
+	return longest
+}
+
+// Recovery returns how long after t the last pair worked again; false while one does not.
+func (r Report) Recovery(t time.Time) (time.Duration, bool) {
+	var slowest time.Duration
+	for _, p := range r.Pairs {
+		d, ok := p.Recovery(t)
+		if !ok {
+			return 0, false
+		}
+		slowest = max(slowest, d)
+	}
+	return slowest, true
+}

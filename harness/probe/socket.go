@@ -1,0 +1,178 @@
+package probe
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/net/icmp"
+	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
+
+	"github.com/nemesh/nemesh/harness/netspace"
+)
+
+// payload of an echo: the mesh's nonce, the pair, the number. The ICMP header's own id and sequence are too
+// short, and others may use the same.
+const payload = 16
+
+// wanted are the ICMP types that a socket lets through (RFC 792).
+var wanted = []ipv4.ICMPType{
+	ipv4.ICMPTypeEchoReply, ipv4.ICMPTypeDestinationUnreachable, ipv4.ICMPTypeTimeExceeded,
+	ipv4.ICMPTypeParameterProblem,
+}
+
+// endpoint is an endpoint with its socket.
+type endpoint struct {
+	name string
+	addr netip.Addr
+	conn *net.IPConn
+}
+
+// open opens a raw ICMP socket in the endpoint's namespace.
+func open(e Endpoint) (*endpoint, error) {
+	if !e.Addr.Is4() {
+		return nil, fmt.Errorf("endpoint %s: address %s is not IPv4", e.Name, e.Addr)
+	}
+	end := &endpoint{name: e.Name, addr: e.Addr}
+	err := netspace.Do(e.NS, func() error {
+		conn, err := net.ListenIP("ip4:icmp", nil)
+		if err != nil {
+			return err
+		}
+		end.conn = conn
+		return configure(conn)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open a socket for pings at %s: %w", e.Name, err)
+	}
+	return end, nil
+}
+
+// configure filters what the socket gets, has the kernel stamp it, and makes room for bursts.
+func configure(conn *net.IPConn) error {
+	var filter ipv4.ICMPFilter
+	filter.SetAll(true)
+	for _, t := range wanted {
+		filter.Accept(t)
+	}
+	if err := ipv4.NewPacketConn(conn).SetICMPFilter(&filter); err != nil {
+		return err
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	err = raw.Control(func(fd uintptr) {
+		set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
+		// The forced size needs more than this user may have; what is granted otherwise is enough for thousands
+		// of echoes.
+		if unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20) != nil {
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20)
+		}
+	})
+	return errors.Join(err, set)
+}
+
+// echo sends one echo request.
+func (e *endpoint) echo(nonce uint64, pair, seq uint32, to netip.Addr) error {
+	data := make([]byte, payload)
+	binary.BigEndian.PutUint64(data, nonce)
+	binary.BigEndian.PutUint32(data[8:], pair)
+	binary.BigEndian.PutUint32(data[12:], seq)
+	message := icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{
+		ID: int(pair & 0xffff), Seq: int(seq & 0xffff), Data: data,
+	}}
+	raw, err := message.Marshal(nil)
+	if err != nil {
+		return err
+	}
+	_, err = e.conn.WriteToIP(raw, &net.IPAddr{IP: to.AsSlice()})
+	var call *os.SyscallError
+	if errors.As(err, &call) {
+		return call.Err // the reason alone, so that equal ones are counted together
+	}
+	return err
+}
+
+// receive reads until the socket is closed.
+func (e *endpoint) receive(m *Mesh) {
+	buffer, control := make([]byte, 1<<16), make([]byte, 128)
+	for {
+		n, cn, _, from, err := e.conn.ReadMsgIP(buffer, control)
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue
+		}
+		at := stamp(control[:cn])
+		message, reporter, ok := parse(buffer[:n], from)
+		if !ok {
+			continue
+		}
+		switch body := message.Body.(type) {
+		case *icmp.Echo:
+			if len(body.Data) >= payload {
+				m.replied(binary.BigEndian.Uint64(body.Data), binary.BigEndian.Uint32(body.Data[8:]),
+					binary.BigEndian.Uint32(body.Data[12:]), at)
+			}
+		case *icmp.DstUnreach:
+			e.failed(m, message, reporter, body.Data, at)
+		case *icmp.TimeExceeded:
+			e.failed(m, message, reporter, body.Data, at)
+		case *icmp.ParamProb:
+			e.failed(m, message, reporter, body.Data, at)
+		}
+	}
+}
+
+// parse takes the IP header off a packet, which ReadMsgIP leaves on, and reads the ICMP message.
+func parse(packet []byte, from *net.IPAddr) (*icmp.Message, netip.Addr, bool) {
+	header, err := icmp.ParseIPv4Header(packet)
+	if err != nil || header.Len > len(packet) {
+		return nil, netip.Addr{}, false
+	}
+	message, err := icmp.ParseMessage(1, packet[header.Len:])
+	if err != nil {
+		return nil, netip.Addr{}, false
+	}
+	reporter, ok := netip.AddrFromSlice(from.IP)
+	return message, reporter.Unmap(), ok
+}
+
+// failed passes on an error message; original is the packet that could not be delivered.
+func (e *endpoint) failed(m *Mesh, message *icmp.Message, reporter netip.Addr, original []byte, at time.Time) {
+	header, err := icmp.ParseIPv4Header(original)
+	if err != nil {
+		return
+	}
+	source, _ := netip.AddrFromSlice(header.Src)
+	destination, _ := netip.AddrFromSlice(header.Dst)
+	kind, _ := message.Type.(ipv4.ICMPType)
+	m.reported(ICMPError{
+		At: e.name, Reporter: reporter, Type: int(kind), Code: message.Code,
+		Source: source.Unmap(), Destination: destination.Unmap(), First: at, Last: at,
+	})
+}
+
+// stamp returns when the kernel received a packet; now, if it did not say.
+func stamp(control []byte) time.Time {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return time.Now()
+	}
+	for _, c := range messages {
+		if c.Header.Level == unix.SOL_SOCKET && c.Header.Type == unix.SCM_TIMESTAMPNS && len(c.Data) >= 16 {
+			sec := int64(binary.NativeEndian.Uint64(c.Data))
+			nsec := int64(binary.NativeEndian.Uint64(c.Data[8:]))
+			return time.Unix(sec, nsec)
+		}
+	}
+	return time.Now()
+}

@@ -1,0 +1,175 @@
+package probe
+
+import (
+	"time"
+)
+
+// track is the state of one pair, without sockets or clocks: echoes go out in order, and each is decided, in
+// the same order, as answered or lost.
+type track struct {
+	interval, timeout time.Duration
+
+	sent, answered, lost uint64
+	next                 uint32
+	open                 []echo // sent and not decided, oldest first; bounded by the time-out
+	outages              []Outage
+	inOutage             bool
+	rtt                  RTT
+	errnos               map[string]uint64
+}
+
+type echo struct {
+	seq     uint32
+	at      time.Time
+	replied bool
+}
+
+// send notes an echo that goes out at t and returns its number.
+func (k *track) send(t time.Time) uint32 {
+	seq := k.next
+	k.next++
+	k.sent++
+	k.open = append(k.open, echo{seq: seq, at: t})
+	return seq
+}
+
+// refused notes that the kernel would not send an echo. It stays open and is decided as lost.
+func (k *track) refused(err error) {
+	if k.errnos == nil {
+		k.errnos = map[string]uint64{}
+	}
+	k.errnos[err.Error()]++
+}
+
+// reply notes that the answer to echo seq arrived at t. One that is later than the time-out, or a second one,
+// changes nothing.
+func (k *track) reply(seq uint32, t time.Time) {
+	if len(k.open) == 0 {
+		return
+	}
+	i := int(seq - k.open[0].seq) // numbers are consecutive
+	if i < 0 || i >= len(k.open) || k.open[i].replied || t.Sub(k.open[i].at) > k.timeout {
+		return
+	}
+	k.open[i].replied = true
+	k.rtt.add(t.Sub(k.open[i].at))
+}
+
+// settle decides the echoes that are answered, or were sent more than the time-out before t.
+func (k *track) settle(t time.Time) {
+	for len(k.open) > 0 {
+		e := k.open[0]
+		switch {
+		case e.replied:
+			k.answered++
+			if k.inOutage {
+				last := &k.outages[len(k.outages)-1]
+				last.Length, last.Ended = e.at.Sub(last.Start), true
+				k.inOutage = false
+			}
+		case t.Sub(e.at) > k.timeout:
+			k.lost++
+			if !k.inOutage {
+				k.outages = append(k.outages, Outage{Start: e.at})
+				k.inOutage = true
+			}
+			last := &k.outages[len(k.outages)-1]
+			last.Lost++
+			last.Length = e.at.Sub(last.Start) + k.interval
+		default:
+			return
+		}
+		k.open = k.open[1:]
+	}
+}
+
+// RTT sums up round trip times.
+type RTT struct {
+	Min, Max, Total time.Duration
+	Count           uint64
+}
+
+func (r *RTT) add(d time.Duration) {
+	d = max(d, 0)
+	if r.Count == 0 || d < r.Min {
+		r.Min = d
+	}
+	r.Max = max(r.Max, d)
+	r.Total += d
+	r.Count++
+}
+
+// Mean returns the mean round trip time; 0 if there was none.
+func (r RTT) Mean() time.Duration {
+	if r.Count == 0 {
+		return 0
+	}
+	return r.Total / time.Duration(r.Count)
+}
+
+// Outage is a run of consecutive lost echoes of a pair.
+type Outage struct {
+	// Start is when the first lost echo was sent. Length runs to the sending of the first answered one after
+	// it or, while there is none, to one interval after the last lost one; so it has the interval's resolution.
+	Start  time.Time
+	Length time.Duration
+	Lost   uint64
+	// Ended is false while the outage still lasts.
+	Ended bool
+}
+
+// PairReport is what became of the echoes of one pair so far.
+type PairReport struct {
+	From, To string
+	// Sent counts decided echoes: those that may still be answered in time are left out.
+	Sent, Lost uint64
+	Outages    []Outage
+	RTT        RTT
+	// Errnos counts the echoes that the kernel refused to send, by its reason. They are lost as well.
+	Errnos map[string]uint64
+}
+
+func (k *track) report(from, to string) PairReport {
+	r := PairReport{From: from, To: to, Sent: k.answered + k.lost, Lost: k.lost, RTT: k.rtt}
+	r.Outages = append(r.Outages, k.outages...)
+	if len(k.errnos) > 0 {
+		r.Errnos = map[string]uint64{}
+		for text, n := range k.errnos {
+			r.Errnos[text] = n
+		}
+	}
+	return r
+}
+
+// Longest returns the length of the longest outage; 0 if there was none.
+func (r PairReport) Longest() time.Duration {
+	var longest time.Duration
+	for _, o := range r.Outages {
+		longest = max(longest, o.Length)
+	}
+	return longest
+}
+
+// Recovery returns how long after t the pair worked again for good: the time until the end of its last outage,
+// 0 if no outage lasted beyond t. It is false while an outage lasts.
+func (r PairReport) Recovery(t time.Time) (time.Duration, bool) {
+	if len(r.Outages) == 0 {
+		return 0, true
+	}
+	last := r.Outages[len(r.Outages)-1]
+	if !last.Ended {
+		return 0, false
+	}
+	return max(0, last.Start.Add(last.Length).Sub(t)), true
+}
+
+// LostAfter counts the echoes lost in outages that began at t or later.
+func (r PairReport) LostAfter(t time.Time) uint64 {
+	var n uint64
+	for _, o := range r.Outages {
+		if !o.Start.Before(t) {
+			n += o.Lost
+		}
+	}
+	return n
+}

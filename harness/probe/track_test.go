@@ -1,0 +1,90 @@
+package probe
+
+import (
+	"testing"
+	"time"
+)
+
+// play sends one echo an interval; answered tells which come back, after rtt.
+func play(answered func(i int) bool, n int, rtt time.Duration) (*track, time.Time) {
+	k := &track{interval: 10 * time.Millisecond, timeout: time.Second}
+	start := time.Unix(1000, 0)
+	for i := range n {
+		at := start.Add(time.Duration(i) * k.interval)
+		if seq := k.send(at); answered(i) {
+			k.reply(seq, at.Add(rtt))
+		}
+		k.settle(at)
+	}
+	k.settle(start.Add(time.Hour))
+	return k, start
+}
+
+func TestNothingLost(t *testing.T) {
+	k, start := play(func(int) bool { return true }, 500, time.Millisecond)
+	r := k.report("a", "b")
+	if r.Sent != 500 || r.Lost != 0 || len(r.Outages) != 0 || r.RTT.Mean() != time.Millisecond {
+		t.Fatalf("%+v", r)
+	}
+	if d, ok := r.Recovery(start); d != 0 || !ok {
+		t.Fatalf("recovery %s, %t", d, ok)
+	}
+}
+
+func TestOutageHasStartAndLength(t *testing.T) {
+	k, start := play(func(i int) bool { return i < 100 || i >= 150 }, 300, time.Millisecond)
+	r := k.report("a", "b")
+	if r.Sent != 300 || r.Lost != 50 || len(r.Outages) != 1 {
+		t.Fatalf("%+v", r)
+	}
+	o := r.Outages[0]
+	if o.Start != start.Add(time.Second) || o.Length != 500*time.Millisecond || o.Lost != 50 || !o.Ended {
+		t.Fatalf("%+v", o)
+	}
+	if d, ok := r.Recovery(start.Add(1200 * time.Millisecond)); d != 300*time.Millisecond || !ok {
+		t.Fatalf("recovery %s, %t", d, ok)
+	}
+	if n := r.LostAfter(start.Add(1001 * time.Millisecond)); n != 0 {
+		t.Fatalf("%d lost in outages that began later", n)
+	}
+}
+
+func TestOutageThatLastsHasNoRecovery(t *testing.T) {
+	k, start := play(func(i int) bool { return i < 100 }, 200, time.Millisecond)
+	r := k.report("a", "b")
+	if _, ok := r.Recovery(start); ok || r.Outages[0].Length != time.Second || r.Outages[0].Ended {
+		t.Fatalf("%+v", r)
+	}
+}
+
+func TestTwoOutages(t *testing.T) {
+	k, _ := play(func(i int) bool { return i != 7 && i != 9 }, 20, time.Millisecond)
+	r := k.report("a", "b")
+	if len(r.Outages) != 2 || r.Longest() != 10*time.Millisecond || r.Lost != 2 {
+		t.Fatalf("%+v", r)
+	}
+}
+
+func TestLateAndDoubleAnswersChangeNothing(t *testing.T) {
+	k := &track{interval: 10 * time.Millisecond, timeout: time.Second}
+	start := time.Unix(1000, 0)
+	late, twice := k.send(start), k.send(start)
+	k.reply(late, start.Add(1001*time.Millisecond))
+	k.reply(twice, start.Add(time.Millisecond))
+	k.reply(twice, start.Add(2*time.Millisecond))
+	k.reply(99, start)
+	k.settle(start.Add(2 * time.Second))
+	if k.lost != 1 || k.answered != 1 || k.rtt.Count != 1 {
+		t.Fatalf("%+v", k)
+	}
+}
+
+func TestUndecidedEchoesAreNotCounted(t *testing.T) {
+	k := &track{interval: 10 * time.Millisecond, timeout: time.Second}
+	start := time.Unix(1000, 0)
+	k.send(start)
+	k.settle(start.Add(time.Second))
+	if r := k.report("a", "b"); r.Sent != 0 {
+		t.Fatalf("%+v", r)
+	}
+}

@@ -1,0 +1,344 @@
+// Package agent joins the network configuration, the leases, the plan and the kernel: it registers this node,
+// follows the others, and keeps the kernel and subnet.env as they should be.
+//
+// One loop owns all state. What happens to the control plane never takes anything away from the data plane:
+// without etcd the node goes on with what it knows, and starts from what it saved.
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/nemesh/nemesh/overlay/defect"
+	"github.com/nemesh/nemesh/overlay/kernel"
+	"github.com/nemesh/nemesh/overlay/lease"
+	"github.com/nemesh/nemesh/overlay/netconf"
+	"github.com/nemesh/nemesh/overlay/plan"
+)
+
+// Agent is one node's agent.
+type Agent struct {
+	opts Options
+	log  *slog.Logger
+
+	client  *clientv3.Client
+	store   *lease.Store
+	watcher *lease.Watcher
+	kernel  *kernel.Reconciler
+	hooks   hooks
+
+	// All below belongs to the loop.
+	uplink  plan.Uplink
+	config  netconf.Config
+	raw     []byte // config as it stands in etcd
+	backend plan.Backend
+	state   saved
+	stored  saved // as it was written last
+	own     lease.Lease
+	view    lease.View
+	online  bool // the view comes from etcd, not from the saved state
+	had     bool // a lease was held in this run
+	renewed time.Time
+	noted   map[string]bool
+	written bool // subnet.env stands
+}
+
+// hooks is where a build with defects changes what the agent does.
+type hooks struct {
+	// plan may replace a plan before the kernel gets it.
+	plan func(plan.State) plan.State
+	// run is started beside the agent.
+	run func(ctx context.Context)
+}
+
+// New prepares an agent; nothing is touched yet.
+func New(opts Options, log *slog.Logger) (*Agent, error) {
+	client, err := dialEtcd(opts)
+	if err != nil {
+		return nil, err
+	}
+	reconciler, err := kernel.New(kernel.Options{Log: log, Resync: opts.Resync})
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	store := lease.NewStore(client, opts.EtcdPrefix, log)
+	a := &Agent{
+		opts: opts, log: log, client: client, store: store, kernel: reconciler,
+		watcher: lease.NewWatcher(store, opts.EtcdCheck, opts.EtcdTimeout),
+		noted:   map[string]bool{},
+	}
+	a.hooks = newHooks(opts.Defects, log)
+	return a, nil
+}
+
+// Run works until ctx ends, which is no error. The data plane, subnet.env and the lease stay.
+func (a *Agent) Run(ctx context.Context) error {
+	defer a.client.Close()
+	var err error
+	if a.state, err = load(a.opts.StateDir); a.state.Instance == "" {
+		return err
+	} else if err != nil {
+		a.log.Error("starting as a new node", "err", err)
+	}
+	if err := a.waitUplink(ctx); err != nil {
+		return ignoreCancel(ctx, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() { failed <- a.kernel.Run(ctx) }()
+	views := make(chan lease.View, 1)
+	go a.watcher.Run(ctx, func(v lease.View) { replace(views, v) })
+	if a.hooks.run != nil {
+		go a.hooks.run(ctx)
+	}
+	return ignoreCancel(ctx, a.loop(ctx, views, failed))
+}
+
+func ignoreCancel(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// replace puts the newest view into the channel, in place of one that was not taken yet.
+func replace(views chan lease.View, v lease.View) {
+	select {
+	case <-views:
+	default:
+	}
+	views <- v
+}
+
+// retryPause is the time between two tries of what failed, such as registering while no subnet is free.
+const retryPause = time.Second
+
+func (a *Agent) loop(ctx context.Context, views <-chan lease.View, failed <-chan error) error {
+	grace := time.After(a.opts.Grace)
+	renew := time.NewTimer(time.Hour)
+	retry := time.NewTimer(time.Hour)
+	recheck := time.NewTimer(time.Hour)
+	for {
+		again := false // try again soon
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case <-grace:
+			a.startSaved()
+		case v := <-views:
+			a.view, a.online = v, true
+			again = !a.register(ctx)
+		case <-retry.C:
+			again = !a.register(ctx)
+		case <-renew.C:
+			again = !a.renew(ctx)
+		case <-recheck.C:
+		}
+		if next := a.publish(); !next.IsZero() {
+			recheck.Reset(time.Until(next) + time.Second)
+		}
+		if again {
+			retry.Reset(min(retryPause, a.opts.LeaseRenew))
+		} else if a.own.ModRevision != 0 {
+			retry.Stop()
+		}
+		renew.Reset(a.untilRenewal())
+	}
+}
+
+// waitUplink waits until the uplink is there with an address.
+func (a *Agent) waitUplink(ctx context.Context) error {
+	said := ""
+	for {
+		up, err := kernel.FindUplink(kernel.Selectors{
+			Names: a.opts.Ifaces, Patterns: a.opts.IfacePatterns, CanReach: a.opts.IfaceCanReach,
+		})
+		if err == nil && !up.Addr.IsValid() && !up.Addr6.IsValid() {
+			err = fmt.Errorf("uplink %s has no address yet", up.Name)
+		}
+		if err == nil {
+			a.uplink = up
+			if !a.opts.PublicIP.IsValid() {
+				a.opts.PublicIP = up.Addr
+			}
+			if !a.opts.PublicIPv6.IsValid() {
+				a.opts.PublicIPv6 = up.Addr6
+			}
+			a.log.Info("uplink found", "name", up.Name, "mtu", up.MTU, "address", up.Addr,
+				"public", a.opts.PublicIP)
+			return nil
+		}
+		if err.Error() != said {
+			a.log.Warn("waiting for the uplink", "err", err)
+			said = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// configure takes over the network configuration, once: it is not changed under a running data plane.
+func (a *Agent) configure(raw []byte) error {
+	if a.raw != nil {
+		if raw != nil && string(raw) != string(a.raw) {
+			a.note("the network configuration has changed; it takes effect when this agent is restarted",
+				"config", string(raw))
+		}
+		return nil
+	}
+	if raw == nil {
+		return fmt.Errorf("there is no network configuration at %s/config in etcd: put one there, such as "+
+			`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`, a.opts.EtcdPrefix)
+	}
+	c, err := netconf.Parse(raw)
+	if err != nil {
+		return fmt.Errorf("network configuration: %w", err)
+	}
+	backend, err := plan.BackendOf(c.Backend.Type)
+	if err != nil {
+		return fmt.Errorf("network configuration: %w", err)
+	}
+	if c.EnableIPv4 && !a.opts.PublicIP.IsValid() {
+		return fmt.Errorf("the network has IPv4 and uplink %s has no IPv4 address", a.uplink.Name)
+	}
+	if c.EnableIPv6 && !a.opts.PublicIPv6.IsValid() {
+		return fmt.Errorf("the network has IPv6 and uplink %s has no IPv6 address", a.uplink.Name)
+	}
+	if !c.EnableIPv6 {
+		a.opts.PublicIPv6 = invalid
+	}
+	a.config, a.raw, a.backend = c, raw, backend
+	a.chooseMACs()
+	return nil
+}
+
+// chooseMACs settles the MACs of the VXLAN devices: those of before, those of devices that are there already
+// (another agent's, whose place this one takes), those that peers were told, or new ones.
+func (a *Agent) chooseMACs() {
+	known, _ := a.view.Of(a.opts.PublicIP, a.opts.PublicIPv6)
+	choose := func(mac *lease.MAC, v6 bool, told *lease.VXLAN) {
+		if mac.Unicast() {
+			return
+		}
+		if there, ok := kernel.DeviceMAC(plan.DeviceName(a.config.Backend.VNI, v6)); ok && there.Unicast() {
+			*mac = there
+			return
+		}
+		if told != nil && told.VtepMAC.Unicast() {
+			*mac = told.VtepMAC
+			return
+		}
+		_, _ = rand.Read(mac[:]) // never fails (crypto/rand)
+		mac[0] = mac[0]&^1 | 2   // unicast, locally administered (IEEE 802)
+	}
+	choose(&a.state.VtepMAC, false, known.Attrs.BackendData)
+	choose(&a.state.VtepMAC6, true, known.Attrs.BackendV6Data)
+}
+
+// startSaved brings the data plane up as it was saved, when etcd has not answered within the grace.
+func (a *Agent) startSaved() {
+	if a.online || a.state.Subnet == "" {
+		return
+	}
+	view, ok := a.state.view()
+	if !ok || a.state.PublicIP != a.opts.PublicIP {
+		return
+	}
+	own, err := lease.ParseKey(a.state.Subnet)
+	if err == nil {
+		err = a.configure(view.Config)
+	}
+	if err != nil {
+		a.log.Error("cannot start as saved", "err", err)
+		return
+	}
+	a.view = view
+	a.own = lease.Lease{Subnet: own, Attrs: a.attrs(), ID: a.state.LeaseID}
+	a.log.Warn("etcd does not answer; starting as saved", "subnet", own, "peers", len(view.Leases)-1)
+}
+
+func (a *Agent) attrs() lease.Attrs {
+	return plan.Attrs(a.config.Backend, a.opts.PublicIP, a.opts.PublicIPv6, a.state.VtepMAC, a.state.VtepMAC6)
+}
+
+// publish carries the latest view into the kernel, subnet.env and the saved state. It returns when it should
+// be called again because a record of an owner ends; zero if none does.
+func (a *Agent) publish() (next time.Time) {
+	if a.own.Subnet.IsZero() {
+		return time.Time{}
+	}
+	peers, next := lease.Peers(a.view, a.own.Subnet, a.opts.PublicIP, a.opts.PublicIPv6, a.opts.PeerHold, time.Now())
+	state, rejected := a.backend.Plan(plan.Input{
+		Config: a.config, Own: a.own, Peers: peers, Uplink: a.uplink,
+		VtepMAC: a.state.VtepMAC, VtepMAC6: a.state.VtepMAC6, Masquerade: a.opts.IPMasq,
+		RandomFully: !a.opts.MasqRandomDisable, Forward: a.opts.ForwardRules, Direct: kernel.OnLink,
+	})
+	for _, r := range rejected {
+		a.note("ignoring a lease that cannot be right", "subnet", r.Subnet, "reason", r.Reason)
+	}
+	for _, i := range a.view.Ignored {
+		a.note("ignoring a key that is no lease", "key", i.Key, "reason", i.Reason)
+	}
+	if a.hooks.plan != nil {
+		state = a.hooks.plan(state)
+	}
+	a.kernel.Set(state)
+
+	a.state.PublicIP, a.state.PublicIPv6 = a.opts.PublicIP, a.opts.PublicIPv6
+	a.state.Subnet, a.state.LeaseID = a.own.Subnet.Key(), a.own.ID
+	a.state.remember(a.view, a.raw)
+	if !sameState(a.state, a.stored) {
+		if err := a.state.save(a.opts.StateDir); err != nil {
+			a.note("cannot save the state; a restart without etcd would not find it", "err", err)
+		} else {
+			a.stored = a.state
+		}
+	}
+	env := subnetEnv(a.config, a.own.Subnet, a.backend.MTU(a.config.Backend, a.uplink), a.opts.IPMasq)
+	changed, err := updateFile(a.opts.SubnetFile, env, 0o644)
+	switch {
+	case err != nil:
+		a.note("cannot write the subnet file; new pods cannot be set up", "err", err)
+	case changed:
+		a.log.Info("subnet file written", "path", a.opts.SubnetFile, "subnet", a.own.Subnet)
+	}
+	if err == nil && !a.written {
+		a.written = true
+		a.log.Info("ready", "subnet", a.own.Subnet, "peers", len(peers))
+		notifySystemd("READY=1")
+	}
+	return next
+}
+
+// note logs a message once for each different content.
+func (a *Agent) note(message string, args ...any) {
+	id := message + fmt.Sprint(args...)
+	if !a.noted[id] {
+		a.noted[id] = true
+		a.log.Warn(message, args...)
+	}
+}
+
+// random picks a number below n.
+func random(n int) int { return mathrand.IntN(n) }
+
+// avoid returns the subnet that must not be chosen; only a defect names one.
+func (a *Agent) avoid() lease.Subnet {
+	if a.had && a.opts.Defects.Has(defect.ForgetSubnet) {
+		return a.own.Subnet
+	}
+	return lease.Subnet{}
+}

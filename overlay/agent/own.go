@@ -1,0 +1,159 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/nemesh/nemesh/overlay/lease"
+)
+
+// invalid is no address.
+var invalid netip.Addr
+
+// callTimeout bounds one exchange with etcd.
+func (a *Agent) callTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, max(a.opts.EtcdTimeout, time.Second))
+}
+
+// register makes sure that the node holds a lease, in the view at hand. It reports whether it does, or cannot
+// tell because etcd is away; false asks for another try.
+func (a *Agent) register(ctx context.Context) bool {
+	if !a.online {
+		return true
+	}
+	if err := a.configure(a.view.Config); err != nil {
+		a.note("not registered", "err", err)
+		return false
+	}
+	if a.holds(a.view) {
+		return true
+	}
+	// The view may be older than what this agent wrote last, so nothing is decided on it.
+	for range raceTries {
+		ctx, cancel := a.callTimeout(ctx)
+		fresh, err := a.store.List(ctx)
+		if err != nil {
+			cancel()
+			a.note("cannot register", "err", err)
+			return false
+		}
+		a.view = fresh
+		if a.holds(fresh) {
+			cancel()
+			return true
+		}
+		err = a.acquire(ctx, fresh)
+		cancel()
+		if err == nil {
+			return true
+		}
+		if !errors.Is(err, lease.ErrRace) {
+			a.note("cannot register; trying again", "err", err)
+			return false
+		}
+	}
+	return false
+}
+
+// raceTries bounds how often a lost race is run again at once; the next try follows after the retry pause.
+const raceTries = 50
+
+// holds reports whether a view has this node's lease just as it was acquired.
+func (a *Agent) holds(v lease.View) bool {
+	l, ok := v.At(a.own.Subnet)
+	return ok && a.own.ModRevision != 0 && l.ModRevision == a.own.ModRevision && l.ID == a.own.ID &&
+		l.Attrs.Same(a.own.Attrs)
+}
+
+// acquire chooses a subnet and takes it.
+func (a *Agent) acquire(ctx context.Context, v lease.View) error {
+	previous := a.own.Subnet
+	if previous.IsZero() {
+		previous = a.remembered()
+	}
+	choice, err := lease.Choose(v, lease.Request{
+		Config: a.config, IP: a.opts.PublicIP, IP6: a.opts.PublicIPv6, Node: a.opts.NodeName,
+		Instance: a.state.Instance, Previous: previous, Avoid: a.avoid(), Hold: a.opts.PeerHold, Now: time.Now(),
+		Pick: random,
+	})
+	if err != nil {
+		return err
+	}
+	// An etcd lease of before can carry the key again; when it is a peer's key now, it is left alone.
+	id := a.state.LeaseID
+	if a.own.ID != 0 {
+		id = a.own.ID
+	}
+	own, err := a.store.Acquire(ctx, choice, a.record(), a.opts.LeaseTTL, id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case a.own.Subnet.IsZero():
+		a.log.Info("lease acquired", "subnet", own.Subnet, "why", choice.Why)
+	case own.Subnet == a.own.Subnet:
+		a.log.Warn("lease was lost and is granted anew", "subnet", own.Subnet)
+	default:
+		a.log.Error("this node has moved to another subnet; pods of the old one cannot be reached any more",
+			"old", a.own.Subnet, "new", own.Subnet, "why", choice.Why)
+	}
+	if choice.Held {
+		a.log.Warn("no other subnet was free, so this one was taken inside its last owner's hold",
+			"subnet", own.Subnet)
+	}
+	a.own, a.had = own, true
+	a.renewed = time.Now()
+	a.view.Put(own)
+	return nil
+}
+
+// remembered returns the subnet the node had last: as saved, else as another agent left it in subnet.env.
+func (a *Agent) remembered() lease.Subnet {
+	if n, err := lease.ParseKey(a.state.Subnet); err == nil {
+		return n
+	}
+	return previousSubnet(a.opts.SubnetFile)
+}
+
+func (a *Agent) record() lease.Owner {
+	return lease.Owner{Attrs: a.attrs(), Node: a.opts.NodeName, Instance: a.state.Instance}
+}
+
+// renew keeps the lease. It reports false when a new one must be acquired or the renewal tried again.
+func (a *Agent) renew(ctx context.Context) bool {
+	if a.own.ModRevision == 0 {
+		return a.register(ctx)
+	}
+	call, cancel := a.callTimeout(ctx)
+	defer cancel()
+	err := a.store.Renew(call, a.own, a.record(), a.opts.LeaseTTL)
+	switch {
+	case err == nil:
+		a.renewed = time.Now()
+		delete(a.noted, renewFailed)
+		return true
+	case errors.Is(err, lease.ErrLost):
+		a.log.Warn("lease lost", "err", err)
+		a.own.ModRevision = 0 // not held any more; the subnet is remembered
+		return a.register(ctx)
+	default:
+		if !a.noted[renewFailed] {
+			a.noted[renewFailed] = true
+			a.log.Warn(renewFailed, "err", err)
+		}
+		return true // the next renewal is due soon
+	}
+}
+
+const renewFailed = "cannot renew the lease; the data plane stays as it is"
+
+// untilRenewal returns the time to the next renewal: soon after a failed one.
+func (a *Agent) untilRenewal() time.Duration {
+	if a.own.ModRevision == 0 {
+		return time.Hour
+	}
+	due := time.Until(a.renewed.Add(a.opts.LeaseRenew))
+	return max(due, min(a.opts.LeaseRenew/4, 10*time.Second))
+}

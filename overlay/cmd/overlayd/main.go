@@ -1,0 +1,61 @@
+// Command overlayd is the agent of a flannel-compatible overlay network: it leases a subnet for its node in
+// etcd, tells the CNI plugin, and keeps the kernel's devices, routes, neighbours and rules.
+//
+// Exit codes: 0 after SIGTERM or SIGINT, with the data plane left in place; 1 after an error that a restart
+// may cure; 2 for a wrong command line. A second signal kills.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/nemesh/nemesh/overlay/agent"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	opts, err := agent.ParseOptions(os.Args[1:], os.LookupEnv, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "overlayd:", err)
+		return 2
+	case opts.Version:
+		fmt.Println("overlayd", version())
+		return 0
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(opts.LogLevel)); err != nil {
+		fmt.Fprintf(os.Stderr, "overlayd: --log-level %q: debug, info, warn or error\n", opts.LogLevel)
+		return 2
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	context.AfterFunc(ctx, stop) // the next signal has its usual effect
+	a, err := agent.New(opts, log)
+	if err == nil {
+		err = a.Run(ctx)
+	}
+	if err != nil {
+		log.Error("ending", "err", err)
+		return 1
+	}
+	log.Info("ending; the data plane stays in place")
+	return 0
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
+}

@@ -1,0 +1,67 @@
+package cni
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// healBridge takes gateway addresses of another subnet of the overlay off the bridge. They are left when the
+// node has moved to another subnet, and the bridge plugin refuses to add the new gateway beside them. Pods of
+// the old subnet still reach each other over the bridge; nothing more of theirs can be kept, because their
+// addresses may be another node's pods' now. Addresses outside the overlay's networks are not touched.
+func healBridge(name string, e subnetEnv) error {
+	link, err := netlink.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find bridge %s: %w", name, err)
+	}
+	addrs, err := listAddrs(link)
+	if err != nil {
+		return fmt.Errorf("list addresses of %s: %w", name, err)
+	}
+	for _, a := range addrs {
+		if stale(a, e) {
+			if err := netlink.AddrDel(link, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+				return fmt.Errorf("take the old gateway %s off %s: %w", a.IPNet, name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func listAddrs(link netlink.Link) ([]netlink.Addr, error) {
+	for range 20 {
+		addrs, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return addrs, err
+		}
+	}
+	return nil, netlink.ErrDumpInterrupted
+}
+
+// stale reports whether an address is a gateway of the overlay's that is not this node's now.
+func stale(a netlink.Addr, e subnetEnv) bool {
+	raw, ok := netip.AddrFromSlice(a.IP)
+	if !ok {
+		return false
+	}
+	ones, _ := a.Mask.Size()
+	have := netip.PrefixFrom(raw.Unmap(), ones)
+	for _, g := range e.Gateways {
+		if have == g {
+			return false
+		}
+	}
+	for _, n := range e.Networks {
+		if n.Contains(have.Addr()) {
+			return true
+		}
+	}
+	return false
+}

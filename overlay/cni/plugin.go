@@ -1,0 +1,230 @@
+// Package cni is the overlay's CNI plugin. It turns the subnet that the agent leased into the configuration of
+// another plugin, the bridge by default, and has that one do the work.
+//
+// Beyond what flannel's plugin does: an ADD is undone if the node moved to another subnet meanwhile; a bridge
+// left with another subnet's gateway is mended; a DEL that failed can be repeated, and one whose cache is lost
+// still frees the address.
+package cni
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/nemesh/nemesh/overlay/defect"
+)
+
+// Main runs the plugin: the operation from CNI_COMMAND, the configuration from stdin.
+func Main(about string) {
+	skel.PluginMainFuncs(skel.CNIFuncs{Add: add, Check: check, Del: del, GC: gc, Status: status}, version.All, about)
+}
+
+// notReady turns an error that passes into CNI's "try again later" and leaves others as they are.
+func notReady(err error) error {
+	if errors.Is(err, errNotReady) {
+		return types.NewError(types.ErrTryAgainLater, err.Error(), "")
+	}
+	return err
+}
+
+func add(args *skel.CmdArgs) error {
+	c, err := parseConf(args.StdinData)
+	if err != nil {
+		return err
+	}
+	e, err := readEnv(c.SubnetFile)
+	if err != nil {
+		return notReady(err)
+	}
+	if c.bridge() != "" && !c.defects.Has(defect.ForgetSubnet) {
+		if err := healBridge(c.bridge(), e); err != nil {
+			return err
+		}
+	}
+	delegate, err := c.delegateConf(e)
+	if err != nil {
+		return fmt.Errorf("build the delegate's configuration: %w", err)
+	}
+	ctx, kept := context.TODO(), cache{c.DataDir}
+	if err := kept.put(args.ContainerID, delegate); err != nil {
+		return err
+	}
+	result, err := invoke.DelegateAdd(ctx, c.delegateType(), delegate, nil)
+	if err == nil {
+		err = stillOurs(c, e)
+	}
+	if err != nil {
+		return notReady(errors.Join(err, undo(ctx, c, kept, args.ContainerID, delegate)))
+	}
+	return types.PrintResult(result, c.CNIVersion)
+}
+
+// stillOurs reads the subnet file again: an address out of a subnet that the node has lost meanwhile may be
+// given to another node's pod.
+func stillOurs(c conf, before subnetEnv) error {
+	now, err := readEnv(c.SubnetFile)
+	if err != nil {
+		return err
+	}
+	if !now.same(before) {
+		return fmt.Errorf("%w: it moved to another subnet while the pod was set up", errNotReady)
+	}
+	return nil
+}
+
+// undo takes down what a failed ADD left. When that fails too, the cache stays so that DEL can try again.
+func undo(ctx context.Context, c conf, kept cache, container string, delegate []byte) error {
+	if err := invoke.DelegateDel(ctx, c.delegateType(), delegate, nil); err != nil {
+		return fmt.Errorf("undo: %w", err)
+	}
+	return kept.remove(container)
+}
+
+func del(args *skel.CmdArgs) error {
+	c, err := parseConf(args.StdinData)
+	if err != nil {
+		return err
+	}
+	kept := cache{c.DataDir}
+	delegate, err := c.delegateOf(kept, args.ContainerID)
+	if err != nil {
+		return err
+	}
+	if err := invoke.DelegateDel(context.TODO(), delegateType(delegate, c), delegate, nil); err != nil {
+		return fmt.Errorf("take down container %s (its configuration is kept, so DEL can be repeated): %w",
+			args.ContainerID, err)
+	}
+	return kept.remove(args.ContainerID)
+}
+
+// delegateOf returns the configuration with which a container was set up. Where that is lost or damaged, one
+// that serves for DEL is made up: the delegate finds what is the container's by its id, not by the range.
+func (c conf) delegateOf(kept cache, container string) ([]byte, error) {
+	raw, err := kept.get(container)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration of container %s: %w", container, err)
+	}
+	if raw != nil && json.Valid(raw) {
+		return raw, nil
+	}
+	e, err := readEnv(c.SubnetFile)
+	if err != nil {
+		e, _ = parseEnv(anySubnet)
+	}
+	return c.delegateConf(e)
+}
+
+// anySubnet stands for a subnet that nobody knows any more. The addresses are for documentation (RFC 5737).
+const anySubnet = "FLANNEL_NETWORK=192.0.2.0/24\nFLANNEL_SUBNET=192.0.2.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
+
+// delegateType reads the type out of a kept configuration, which may be of another delegate than is used now.
+func delegateType(delegate []byte, c conf) string {
+	var d struct{ Type string }
+	if err := json.Unmarshal(delegate, &d); err != nil || d.Type == "" {
+		return c.delegateType()
+	}
+	return d.Type
+}
+
+func check(args *skel.CmdArgs) error {
+	c, err := parseConf(args.StdinData)
+	if err != nil {
+		return err
+	}
+	raw, err := cache{c.DataDir}.get(args.ContainerID)
+	if err != nil || raw == nil {
+		return errors.Join(fmt.Errorf("container %s was not set up by this plugin, or its configuration is lost",
+			args.ContainerID), err)
+	}
+	withResult, err := passPrevResult(raw, args.StdinData)
+	if err != nil {
+		return err
+	}
+	return invoke.DelegateCheck(context.TODO(), delegateType(raw, c), withResult, nil)
+}
+
+// passPrevResult hands the result of ADD, which the runtime gives to CHECK, on to the delegate.
+func passPrevResult(delegate, stdin []byte) ([]byte, error) {
+	var d, given map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(delegate, &d), json.Unmarshal(stdin, &given)); err != nil {
+		return nil, fmt.Errorf("the container's configuration is damaged: %w", err)
+	}
+	for _, field := range []string{"prevResult", "cniVersion"} {
+		if value, ok := given[field]; ok {
+			d[field] = value
+		}
+	}
+	return json.Marshal(d)
+}
+
+// gc frees what belongs to containers that are gone, and then has the delegate do the same.
+func gc(args *skel.CmdArgs) error {
+	c, err := parseConf(args.StdinData)
+	if err != nil {
+		return err
+	}
+	kept := cache{c.DataDir}
+	ids, err := kept.containers()
+	if err != nil {
+		return fmt.Errorf("list containers: %w", err)
+	}
+	var errs []error
+	for _, id := range ids {
+		alive := slices.ContainsFunc(c.Attachments, func(a types.GCAttachment) bool { return a.ContainerID == id })
+		if !alive {
+			errs = append(errs, kept.remove(id))
+		}
+	}
+	e, err := readEnv(c.SubnetFile)
+	if err != nil {
+		e, _ = parseEnv(anySubnet)
+	}
+	delegate, err := c.delegateConf(e)
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	withValid, err := passAttachments(delegate, args.StdinData)
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	return errors.Join(append(errs, invoke.DelegateGC(context.TODO(), c.delegateType(), withValid, nil))...)
+}
+
+func passAttachments(delegate, stdin []byte) ([]byte, error) {
+	const field = "cni.dev/valid-attachments"
+	var d, given map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(delegate, &d), json.Unmarshal(stdin, &given)); err != nil {
+		return nil, fmt.Errorf("pass on the valid attachments: %w", err)
+	}
+	if value, ok := given[field]; ok {
+		d[field] = value
+	}
+	return json.Marshal(d)
+}
+
+func status(args *skel.CmdArgs) error {
+	c, err := parseConf(args.StdinData)
+	if err != nil {
+		return err
+	}
+	e, err := readEnv(c.SubnetFile)
+	if err != nil {
+		return types.NewError(types.ErrPluginNotAvailable, err.Error(), "")
+	}
+	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+		return types.NewError(types.ErrPluginNotAvailable, "dataDir cannot be used: "+err.Error(), "")
+	}
+	delegate, err := c.delegateConf(e)
+	if err != nil {
+		return err
+	}
+	return invoke.DelegateStatus(context.TODO(), c.delegateType(), delegate, nil)
+}

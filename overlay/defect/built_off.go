@@ -1,0 +1,5 @@
+//go:build !defects
+
+package defect
+
+var built []Name

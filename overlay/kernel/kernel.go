@@ -1,0 +1,232 @@
+// Package kernel makes a node's kernel hold what a plan says, and keeps it so. One reconciler compares the two
+// and repairs, on netlink events and on a timer behind them; starting, healing after tampering, restarting
+// without a gap and clearing what no lease explains are all that one comparison.
+//
+// What counts as the overlay's own, and so may be changed or removed: its VXLAN devices with all that is on
+// them (addresses inside the overlay's networks, permanent neighbours and forwarding entries, routes), routes
+// by a gateway on the uplink whose destination is inside a network of the overlay, and its own nftables
+// tables. Nothing else is touched.
+//
+// It works in the network namespace of the calling process, with CAP_NET_ADMIN, and starts no other program.
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/nemesh/nemesh/overlay/plan"
+)
+
+// Options tune a reconciler.
+type Options struct {
+	Log *slog.Logger
+	// Resync is the time between two comparisons when no event asks for one. Default 30 s.
+	Resync time.Duration
+	// Coalesce is how long events are gathered before a comparison. Default 10 ms.
+	Coalesce time.Duration
+}
+
+// Change is one thing that was not as planned and has been repaired.
+type Change struct {
+	// Kind is device, address, route, neighbour, fdb, rules or sysctl.
+	Kind string
+	// What says what was done to which object.
+	What string
+}
+
+// String returns the change as one line of a log.
+func (c Change) String() string { return c.Kind + ": " + c.What }
+
+// Reconciler holds the plan and the means to carry it out. Its methods may be called from several goroutines.
+type Reconciler struct {
+	opts Options
+	wake chan struct{}
+
+	mu      sync.Mutex // one pass at a time
+	nl      *netlink.Handle
+	want    plan.State
+	set     bool
+	repairs map[string]int
+}
+
+// New makes a reconciler for the network namespace of the calling process.
+func New(opts Options) (*Reconciler, error) {
+	if opts.Resync <= 0 {
+		opts.Resync = 30 * time.Second
+	}
+	if opts.Coalesce <= 0 {
+		opts.Coalesce = 10 * time.Millisecond
+	}
+	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	return &Reconciler{opts: opts, nl: nl, wake: make(chan struct{}, 1), repairs: map[string]int{}}, nil
+}
+
+// Set replaces the plan. Run carries it out; so does Apply.
+func (r *Reconciler) Set(s plan.State) {
+	r.mu.Lock()
+	r.want, r.set = s, true
+	r.mu.Unlock()
+	r.poke()
+}
+
+func (r *Reconciler) poke() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Repairs returns how many things of each kind have been changed so far.
+func (r *Reconciler) Repairs() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	counts := make(map[string]int, len(r.repairs))
+	for kind, n := range r.repairs {
+		counts[kind] = n
+	}
+	return counts
+}
+
+// Run repairs until ctx ends: when the plan is replaced, when the kernel reports a change, and every Resync.
+// The kernel is left as it is.
+func (r *Reconciler) Run(ctx context.Context) error {
+	events, err := subscribe(ctx, r.opts.Log)
+	if err != nil {
+		return err
+	}
+	resync := time.NewTicker(r.opts.Resync)
+	defer resync.Stop()
+	failing := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.wake:
+		case <-resync.C:
+		case <-events:
+			// A burst (a link that goes takes its routes along) is one comparison.
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(r.opts.Coalesce):
+			}
+			drain(events)
+		}
+		changes, err := r.Apply(ctx)
+		for _, c := range changes {
+			r.opts.Log.Info("repaired "+c.Kind, "what", c.What)
+		}
+		switch {
+		case err != nil && err.Error() != failing:
+			r.opts.Log.Error("the data plane is not as planned; trying again", "err", err)
+			failing = err.Error()
+		case err == nil && failing != "":
+			r.opts.Log.Info("the data plane is as planned again")
+			failing = ""
+		}
+	}
+}
+
+func drain(events <-chan struct{}) {
+	select {
+	case <-events:
+	default:
+	}
+}
+
+// Apply compares once and repairs what differs. It goes on after an error, since half a data plane carries
+// more than none, and returns all errors joined.
+func (r *Reconciler) Apply(context.Context) ([]Change, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.set {
+		return nil, nil
+	}
+	p := pass{nl: r.nl, want: r.want}
+	p.run()
+	for _, c := range p.changes {
+		r.repairs[c.Kind]++
+	}
+	return p.changes, errors.Join(p.errs...)
+}
+
+// pass is one comparison.
+type pass struct {
+	nl      *netlink.Handle
+	want    plan.State
+	changes []Change
+	errs    []error
+}
+
+// run repairs in the order in which no packet is lost: what leads to a peer before the route that uses it, and
+// the other way round when something goes.
+func (p *pass) run() {
+	links := p.devices()
+	if links == nil {
+		return
+	}
+	p.sysctls()
+	p.addresses(links)
+	p.rules()
+	dropNeighbours := p.neighbours(links)
+	p.routes(links)
+	dropNeighbours()
+}
+
+func (p *pass) fail(err error) {
+	if err != nil {
+		p.errs = append(p.errs, err)
+	}
+}
+
+// do runs one repair and notes it.
+func (p *pass) do(kind, what string, err error) {
+	if err != nil {
+		p.fail(fmt.Errorf("%s %s: %w", kind, what, err))
+		return
+	}
+	p.changes = append(p.changes, Change{Kind: kind, What: what})
+}
+
+// dump reads a list from the kernel, again when a change in between interrupted it (NLM_F_DUMP_INTR).
+func dump[T any](read func() ([]T, error)) ([]T, error) {
+	for range 20 {
+		list, err := read()
+		if !errors.Is(err, netlink.ErrDumpInterrupted) && !errors.Is(err, unix.EINTR) {
+			return list, err
+		}
+	}
+	return nil, errors.New("the kernel's list changed twenty times while it was read")
+}
+
+// diff tells what to set and what to remove so that have becomes want. Two values with the same key are the
+// same object in the kernel: setting one replaces the other.
+func diff[K, V comparable](want, have []V, key func(V) K) (set, remove []V) {
+	wanted := make(map[K]V, len(want))
+	for _, v := range want {
+		wanted[key(v)] = v
+	}
+	there := make(map[K]V, len(have))
+	for _, v := range have {
+		there[key(v)] = v
+		if _, ok := wanted[key(v)]; !ok {
+			remove = append(remove, v)
+		}
+	}
+	for _, v := range want {
+		if old, ok := there[key(v)]; !ok || old != v {
+			set = append(set, v)
+		}
+	}
+	return set, remove
+}

@@ -1,0 +1,158 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/nemesh/nemesh/overlay/lease"
+	"github.com/nemesh/nemesh/overlay/plan"
+)
+
+// Selectors say which link is the uplink: the first that one of Names (a link's name or one of its addresses)
+// or Patterns (regular expressions over both) finds, else the one towards CanReach, else the one of the
+// default route.
+type Selectors struct {
+	Names, Patterns []string
+	CanReach        string
+}
+
+// FindUplink finds the uplink and its addresses in the calling process's network namespace. The error says
+// what was looked for; the link may still appear.
+func FindUplink(s Selectors) (plan.Uplink, error) {
+	links, err := dump(netlink.LinkList)
+	if err != nil {
+		return plan.Uplink{}, fmt.Errorf("list links: %w", err)
+	}
+	link, err := s.choose(links)
+	if err != nil {
+		return plan.Uplink{}, err
+	}
+	attrs := link.Attrs()
+	up := plan.Uplink{Name: attrs.Name, MTU: attrs.MTU}
+	addrs, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
+	if err != nil {
+		return plan.Uplink{}, fmt.Errorf("list addresses of %s: %w", attrs.Name, err)
+	}
+	for _, a := range addrs {
+		addr := fromIPNet(a.IPNet).Addr()
+		usable := a.Scope == unix.RT_SCOPE_UNIVERSE && a.Flags&(unix.IFA_F_DEPRECATED|unix.IFA_F_TENTATIVE) == 0
+		switch {
+		case addr.Is4() && !up.Addr.IsValid() && usable:
+			up.Addr = addr
+		case addr.Is6() && !up.Addr6.IsValid() && usable:
+			up.Addr6 = addr
+		}
+	}
+	if up.MTU == 0 {
+		return plan.Uplink{}, fmt.Errorf("uplink %s has no MTU", attrs.Name)
+	}
+	return up, nil
+}
+
+func (s Selectors) choose(links []netlink.Link) (netlink.Link, error) {
+	for _, name := range s.Names {
+		if link, ok := find(links, func(text string) bool { return text == name }); ok {
+			return link, nil
+		}
+	}
+	for _, pattern := range s.Patterns {
+		re, err := regexp.Compile(pattern)
+		if err != nil {
+			return nil, fmt.Errorf("--iface-regex %q: %w", pattern, err)
+		}
+		if link, ok := find(links, re.MatchString); ok {
+			return link, nil
+		}
+	}
+	switch {
+	case len(s.Names)+len(s.Patterns) > 0:
+		return nil, fmt.Errorf("no link is called, or has an address, %s",
+			strings.Join(append(append([]string{}, s.Names...), s.Patterns...), " or "))
+	case s.CanReach != "":
+		return towards(links, s.CanReach)
+	default:
+		return defaultRoute(links)
+	}
+}
+
+// find returns the first link whose name or one of whose addresses matches.
+func find(links []netlink.Link, match func(string) bool) (netlink.Link, bool) {
+	for _, l := range links {
+		if match(l.Attrs().Name) {
+			return l, true
+		}
+	}
+	for _, l := range links {
+		addrs, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(l, netlink.FAMILY_ALL) })
+		if err != nil {
+			continue
+		}
+		for _, a := range addrs {
+			if match(a.IP.String()) {
+				return l, true
+			}
+		}
+	}
+	return nil, false
+}
+
+func towards(links []netlink.Link, text string) (netlink.Link, error) {
+	ip := net.ParseIP(text)
+	if ip == nil {
+		return nil, fmt.Errorf("--iface-can-reach %q is not an address", text)
+	}
+	routes, err := netlink.RouteGet(ip)
+	if err != nil || len(routes) == 0 {
+		return nil, errors.Join(fmt.Errorf("no route to %s", text), err)
+	}
+	return byIndex(links, routes[0].LinkIndex)
+}
+
+func defaultRoute(links []netlink.Link) (netlink.Link, error) {
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := dump(func() ([]netlink.Route, error) {
+			return netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("list routes: %w", err)
+		}
+		for _, r := range routes {
+			if dst := fromIPNet(r.Dst); (!dst.IsValid() || dst.Bits() == 0) && r.LinkIndex > 0 {
+				return byIndex(links, r.LinkIndex)
+			}
+		}
+	}
+	return nil, errors.New("there is no default route, so no telling which link leads to the other nodes; " +
+		"name one with --iface")
+}
+
+func byIndex(links []netlink.Link, index int) (netlink.Link, error) {
+	for _, l := range links {
+		if l.Attrs().Index == index {
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("link %d is gone", index)
+}
+
+// DeviceMAC returns the MAC of a device that is there already, so that it can be kept.
+func DeviceMAC(name string) (lease.MAC, bool) {
+	link, err := netlink.LinkByName(name)
+	if err != nil || len(link.Attrs().HardwareAddr) != len(lease.MAC{}) {
+		return lease.MAC{}, false
+	}
+	return toMAC(link.Attrs().HardwareAddr), true
+}
+
+// OnLink tells whether an address is reached without a gateway.
+func OnLink(a netip.Addr) bool {
+	routes, err := netlink.RouteGet(a.AsSlice())
+	return err == nil && len(routes) == 1 && routes[0].Gw == nil
+}

@@ -1,0 +1,186 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sort"
+	"time"
+
+	"github.com/nemesh/nemesh/overlay/netconf"
+)
+
+// Request is what a node brings when it asks for a subnet.
+type Request struct {
+	Config netconf.Config
+	// IP and IP6 are the node's public addresses; the zero address for a family it has not.
+	IP, IP6 netip.Addr
+	// Node and Instance are the node's name and the identity on its disk.
+	Node, Instance string
+	// Previous is the subnet the node had last, as far as it remembers.
+	Previous Subnet
+	// Avoid is never chosen. Only a defect sets it.
+	Avoid Subnet
+	// Hold is how long a record protects its owner's subnet after the lease ended, counted at Now.
+	Hold time.Duration
+	Now  time.Time
+	// Pick returns a number from 0 to n-1; at random in the agent, so that nodes starting together rarely
+	// collide.
+	Pick func(n int) int
+}
+
+// Choice is the subnet a node should ask for.
+type Choice struct {
+	Subnet Subnet
+	// Existing is the lease that the node holds already and should take over or go on with.
+	Existing *Lease
+	// Unfit is a lease of the node that the configuration does not allow any more; it is to be given up.
+	Unfit *Lease
+	// Why says how the choice was made; Held that the subnet is inside its last owner's hold.
+	Why  string
+	Held bool
+}
+
+// ErrExhausted says that every subnet of the network is leased.
+var ErrExhausted = errors.New("no free subnet")
+
+// TakenError says that another node has this node's public address.
+type TakenError struct {
+	IP    netip.Addr
+	Owner Owner
+}
+
+// Error names the other node.
+func (e *TakenError) Error() string {
+	return fmt.Sprintf("public address %s belongs to node %q, which holds %s: two nodes cannot share it; give this "+
+		"one another with --public-ip or --iface, or delete the other's lease", e.IP, e.Owner.Node, e.Owner.Subnet)
+}
+
+// candidates bounds how many free subnets are looked at before one is picked, as flannel does.
+const candidates = 100
+
+// Choose decides which subnet a node should have: the one it holds, else the one it had, else one that nobody
+// has owned, else the one whose owner has been silent longest.
+func Choose(v View, r Request) (Choice, error) {
+	c := Choice{}
+	if l, ok := v.Of(r.IP, r.IP6); ok && l.Subnet != r.Avoid {
+		if o, ok := v.OwnerOf(l.Subnet); ok && o.Instance != r.Instance && o.Node != r.Node && !l.Reservation() {
+			return Choice{}, &TakenError{IP: r.IP, Owner: o}
+		}
+		if fits(r.Config, l.Subnet) {
+			return Choice{Subnet: l.Subnet, Existing: &l, Why: "held already"}, nil
+		}
+		c.Unfit = &l
+	}
+	// The other leases are the ones in the way.
+	others := make([]Lease, 0, len(v.Leases))
+	for _, l := range v.Leases {
+		if c.Unfit == nil || l.Subnet != c.Unfit.Subnet {
+			others = append(others, l)
+		}
+	}
+	if p := r.Previous; !p.IsZero() && p != r.Avoid && fits(r.Config, p) && !anyOverlap(others, p) {
+		c.Subnet, c.Why = p, "had before"
+		return c, nil
+	}
+	var err error
+	if r.Config.EnableIPv4 {
+		if c.Subnet.V4, err = pick(v4, r.Config.IPv4, v, others, r, &c); err != nil {
+			return Choice{}, err
+		}
+	}
+	if r.Config.EnableIPv6 {
+		if c.Subnet.V6, err = pick(v6, r.Config.IPv6, v, others, r, &c); err != nil {
+			return Choice{}, err
+		}
+	}
+	return c, nil
+}
+
+func v4(s Subnet) netip.Prefix { return s.V4 }
+func v6(s Subnet) netip.Prefix { return s.V6 }
+
+// fits reports whether the configuration allows the subnet.
+func fits(c netconf.Config, s Subnet) bool {
+	return c.EnableIPv4 == s.V4.IsValid() && c.EnableIPv6 == s.V6.IsValid() &&
+		(!c.EnableIPv4 || c.IPv4.Contains(s.V4)) && (!c.EnableIPv6 || c.IPv6.Contains(s.V6))
+}
+
+func anyOverlap(leases []Lease, s Subnet) bool {
+	for _, l := range leases {
+		if l.Subnet.Overlaps(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// pick chooses the prefix of one family.
+func pick(of func(Subnet) netip.Prefix, rng netconf.Range, v View, others []Lease, r Request, c *Choice) (netip.Prefix, error) {
+	owners := map[netip.Prefix]Owner{}
+	for _, o := range v.Owners {
+		owners[of(o.Subnet)] = o
+	}
+	var fresh, owned []netip.Prefix
+	for p := rng.Min; ; p = netconf.Next(p) {
+		_, hasOwner := owners[p]
+		switch {
+		case p == of(r.Avoid) || taken(of, others, p):
+		case hasOwner:
+			owned = append(owned, p)
+		default:
+			fresh = append(fresh, p)
+		}
+		if p == rng.Max || len(fresh) == candidates {
+			break
+		}
+	}
+	if len(fresh) > 0 {
+		c.Why = "never owned"
+		return fresh[r.Pick(len(fresh))], nil
+	}
+	if len(owned) == 0 {
+		return netip.Prefix{}, fmt.Errorf("%w: all %d leases of %s are in use; delete leases of nodes that are gone "+
+			"(overlayd --leave on each), or enlarge the network", ErrExhausted, len(others), rng.Network)
+	}
+	sort.SliceStable(owned, func(i, j int) bool { return owners[owned[i]].Seen.Before(owners[owned[j]].Seen) })
+	c.Why = "its owner has been silent longest"
+	c.Held = r.Now.Before(owners[owned[0]].Until(r.Hold))
+	return owned[0], nil
+}
+
+func taken(of func(Subnet) netip.Prefix, others []Lease, p netip.Prefix) bool {
+	for _, l := range others {
+		if overlap(of(l.Subnet), p) {
+			return true
+		}
+	}
+	return false
+}
+
+// Peers returns what explains kernel entries of other nodes: their leases, and the records of owners whose
+// lease is gone, as long as the hold lasts and nobody else has the subnet. A record of a node that has moved
+// explains nothing. next is the moment at which the earliest record in the answer ends; zero if none does.
+func Peers(v View, own Subnet, ip, ip6 netip.Addr, hold time.Duration, now time.Time) (peers []Lease, next time.Time) {
+	alive := map[netip.Addr]bool{}
+	for _, l := range v.Leases {
+		if sameNode(l.Attrs, ip, ip6) {
+			continue
+		}
+		alive[l.Attrs.PublicIP] = true
+		peers = append(peers, l)
+	}
+	leased := len(peers)
+	for _, o := range v.Owners {
+		until := o.Until(hold)
+		if sameNode(o.Attrs, ip, ip6) || alive[o.Attrs.PublicIP] || o.Subnet.Overlaps(own) ||
+			anyOverlap(peers[:leased], o.Subnet) || !now.Before(until) {
+			continue
+		}
+		peers = append(peers, Lease{Subnet: o.Subnet, Attrs: o.Attrs})
+		if next.IsZero() || until.Before(next) {
+			next = until
+		}
+	}
+	return peers, next
+}

@@ -1,0 +1,147 @@
+// Package lease keeps subnet leases in etcd: who has which subnet, acquired, renewed, reclaimed and watched.
+//
+// Keys, under the prefix that flannel uses too (flannel's pkg/subnet/etcd/registry.go):
+//
+//	<prefix>/config            the network configuration, read only
+//	<prefix>/subnets/<subnet>  one per node, attached to an etcd lease; without one it is a reservation
+//	<prefix>/owners/<subnet>   who had the subnet last; ours only, without TTL, ignored by flannel
+//
+// What is decided (which subnet to take, whose word counts) is pure and stands apart from what is done in etcd.
+package lease
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Lease is one key under subnets/.
+type Lease struct {
+	Subnet Subnet
+	Attrs  Attrs
+	// ID is the etcd lease that the key hangs on; 0 for a reservation, which never expires.
+	ID int64
+	// ModRevision is the key's, for transactions that must not overwrite a newer one.
+	ModRevision int64
+}
+
+// Reservation reports whether an operator has reserved the subnet: the key has no TTL.
+func (l Lease) Reservation() bool { return l.ID == 0 }
+
+// Owner is one key under owners/: the node that last held a subnet. It explains a peer's entries in the kernel
+// while its lease is gone, and keeps the subnet from being given away before others.
+type Owner struct {
+	Subnet Subnet `json:"-"`
+	Attrs  Attrs
+	// Node is the owner's name and Instance the identity it keeps on its disk, which tells a node that came
+	// back from another that was given the same address.
+	Node, Instance string
+	// Seen is when the owner last renewed and TTL how long its lease lived from then, in seconds.
+	Seen time.Time
+	TTL  int64
+
+	ModRevision int64 `json:"-"`
+}
+
+// Until returns the moment from which on the record explains nothing any more: hold after the lease of its
+// last renewal ended.
+func (o Owner) Until(hold time.Duration) time.Time {
+	return o.Seen.Add(time.Duration(o.TTL)*time.Second + hold)
+}
+
+// View is what etcd holds at one revision.
+type View struct {
+	Revision int64
+	// Config is the raw network configuration; nil when there is none.
+	Config []byte
+	// Leases and Owners are sorted by key.
+	Leases []Lease
+	Owners []Owner
+	// Ignored lists the keys that are no lease or record, each with the reason.
+	Ignored []Ignored
+}
+
+// Ignored is a key that was left out of a View.
+type Ignored struct {
+	Key    string
+	Reason string
+}
+
+// Of returns the lease with the given public addresses, if there is one; the family that is not asked for is
+// the zero address.
+func (v View) Of(ip, ip6 netip.Addr) (Lease, bool) {
+	for _, l := range v.Leases {
+		if sameNode(l.Attrs, ip, ip6) {
+			return l, true
+		}
+	}
+	return Lease{}, false
+}
+
+// At returns the lease over exactly this subnet, if there is one.
+func (v View) At(s Subnet) (Lease, bool) {
+	for _, l := range v.Leases {
+		if l.Subnet == s {
+			return l, true
+		}
+	}
+	return Lease{}, false
+}
+
+// OwnerOf returns the record of exactly this subnet, if there is one.
+func (v View) OwnerOf(s Subnet) (Owner, bool) {
+	for _, o := range v.Owners {
+		if o.Subnet == s {
+			return o, true
+		}
+	}
+	return Owner{}, false
+}
+
+func sameNode(a Attrs, ip, ip6 netip.Addr) bool {
+	if ip.IsValid() {
+		return a.PublicIP == ip
+	}
+	return ip6.IsValid() && a.PublicIPv6 == ip6
+}
+
+func parseLease(key string, value []byte, id, rev int64) (Lease, error) {
+	s, err := ParseKey(key)
+	if err != nil {
+		return Lease{}, err
+	}
+	l := Lease{Subnet: s, ID: id, ModRevision: rev}
+	if err := json.Unmarshal(value, &l.Attrs); err != nil {
+		return Lease{}, err
+	}
+	return l, nil
+}
+
+func parseOwner(key string, value []byte, rev int64) (Owner, error) {
+	s, err := ParseKey(key)
+	if err != nil {
+		return Owner{}, err
+	}
+	o := Owner{}
+	if err := json.Unmarshal(value, &o); err != nil {
+		return Owner{}, fmt.Errorf("not an owner's record: %w", err)
+	}
+	o.Subnet, o.ModRevision = s, rev
+	return o, nil
+}
+
+// Sort puts a view that was put together by hand into the order of its keys.
+func (v *View) Sort() {
+	slices.SortFunc(v.Leases, func(a, b Lease) int { return strings.Compare(a.Subnet.Key(), b.Subnet.Key()) })
+	slices.SortFunc(v.Owners, func(a, b Owner) int { return strings.Compare(a.Subnet.Key(), b.Subnet.Key()) })
+}
+
+// Put takes over a lease that was just written.
+func (v *View) Put(l Lease) {
+	v.Leases = slices.DeleteFunc(v.Leases, func(o Lease) bool { return o.Subnet == l.Subnet })
+	v.Leases = append(v.Leases, l)
+	v.Sort()
+}

@@ -1,0 +1,248 @@
+package lease
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+var (
+	// ErrLost says that the lease is not ours any more: it expired, was revoked, or its key was deleted or
+	// overwritten.
+	ErrLost = errors.New("the lease is lost")
+	// ErrRace says that another node was faster; list again and choose again.
+	ErrRace = errors.New("another node took the subnet first")
+)
+
+// Store reads and writes the leases of one network. Every call is bounded by its context.
+type Store struct {
+	client *clientv3.Client
+	prefix string
+	log    *slog.Logger
+}
+
+// NewStore works on the keys under prefix, such as "/coreos.com/network".
+func NewStore(client *clientv3.Client, prefix string, log *slog.Logger) *Store {
+	return &Store{client: client, prefix: strings.TrimRight(prefix, "/"), log: log}
+}
+
+func (s *Store) root() string             { return s.prefix + "/" }
+func (s *Store) configKey() string        { return s.prefix + "/config" }
+func (s *Store) leaseKey(n Subnet) string { return s.prefix + "/subnets/" + n.Key() }
+func (s *Store) ownerKey(n Subnet) string { return s.prefix + "/owners/" + n.Key() }
+func (s *Store) subnets() string          { return s.prefix + "/subnets/" }
+func (s *Store) owners() string           { return s.prefix + "/owners/" }
+
+// List reads everything in one request.
+func (s *Store) List(ctx context.Context) (View, error) {
+	keys, revision, err := s.read(ctx)
+	if err != nil {
+		return View{}, err
+	}
+	return s.view(keys, revision), nil
+}
+
+func (s *Store) read(ctx context.Context) (map[string]*mvccpb.KeyValue, int64, error) {
+	resp, err := s.client.Get(ctx, s.root(), clientv3.WithPrefix())
+	if err != nil {
+		return nil, 0, fmt.Errorf("list %s in etcd: %w", s.root(), err)
+	}
+	keys := make(map[string]*mvccpb.KeyValue, len(resp.Kvs))
+	for _, kv := range resp.Kvs {
+		keys[string(kv.Key)] = kv
+	}
+	return keys, resp.Header.Revision, nil
+}
+
+// Acquire takes the chosen subnet. With the node's own lease of before, id, it goes on with that; else a new
+// one of the given TTL is granted, and revoked again when the race for the subnet is lost (ErrRace). A
+// reservation stays without TTL.
+func (s *Store) Acquire(ctx context.Context, c Choice, o Owner, ttl time.Duration, id int64) (Lease, error) {
+	value, err := json.Marshal(o.Attrs)
+	if err != nil {
+		return Lease{}, fmt.Errorf("encode the lease of %s: %w", c.Subnet, err)
+	}
+	reserved := c.Existing != nil && c.Existing.Reservation()
+	granted := false
+	if reserved {
+		id = 0
+	} else if id, granted, err = s.leaseID(ctx, c, ttl, id); err != nil {
+		return Lease{}, err
+	}
+	key := s.leaseKey(c.Subnet)
+	unchanged := clientv3.Compare(clientv3.ModRevision(key), "=", 0)
+	if c.Existing != nil {
+		unchanged = clientv3.Compare(clientv3.ModRevision(key), "=", c.Existing.ModRevision)
+	}
+	ops, err := s.acquireOps(c, o, ttl, string(value), id)
+	if err != nil {
+		return Lease{}, err
+	}
+	resp, err := s.client.Txn(ctx).If(unchanged).Then(ops...).Commit()
+	if err == nil && !resp.Succeeded {
+		err = ErrRace
+	}
+	if err != nil {
+		if granted {
+			s.revoke(ctx, id)
+		}
+		return Lease{}, fmt.Errorf("acquire %s: %w", c.Subnet, err)
+	}
+	if c.Existing != nil && c.Existing.ID != 0 && c.Existing.ID != id {
+		s.revoke(ctx, c.Existing.ID)
+	}
+	return Lease{Subnet: c.Subnet, Attrs: o.Attrs, ID: id, ModRevision: resp.Header.Revision}, nil
+}
+
+// acquireOps are what acquiring writes: the key, the record, and the removal of a lease that does not fit.
+func (s *Store) acquireOps(c Choice, o Owner, ttl time.Duration, value string, id int64) ([]clientv3.Op, error) {
+	record, err := s.recordOp(c.Subnet, o, ttl)
+	if err != nil {
+		return nil, err
+	}
+	ops := []clientv3.Op{
+		clientv3.OpPut(s.leaseKey(c.Subnet), value, clientv3.WithLease(clientv3.LeaseID(id))), record,
+	}
+	if c.Unfit != nil && c.Unfit.Subnet != c.Subnet {
+		ops = append(ops, clientv3.OpDelete(s.leaseKey(c.Unfit.Subnet)), clientv3.OpDelete(s.ownerKey(c.Unfit.Subnet)))
+	}
+	return ops, nil
+}
+
+func (s *Store) recordOp(n Subnet, o Owner, ttl time.Duration) (clientv3.Op, error) {
+	o.Seen, o.TTL = time.Now().UTC().Truncate(time.Second), seconds(ttl)
+	raw, err := json.Marshal(o)
+	if err != nil {
+		return clientv3.Op{}, fmt.Errorf("encode the record of %s: %w", n, err)
+	}
+	return clientv3.OpPut(s.ownerKey(n), string(raw)), nil
+}
+
+// leaseID finds an etcd lease to hang the key on: the node's own of before if it lives and has the TTL wanted,
+// else a new one.
+func (s *Store) leaseID(ctx context.Context, c Choice, ttl time.Duration, id int64) (int64, bool, error) {
+	ids := []int64{id}
+	if c.Existing != nil {
+		ids = append(ids, c.Existing.ID)
+	}
+	for _, old := range ids {
+		if old == 0 {
+			continue
+		}
+		resp, err := s.client.TimeToLive(ctx, clientv3.LeaseID(old))
+		switch {
+		case err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound):
+			return 0, false, fmt.Errorf("look up etcd lease %x: %w", old, err)
+		case err != nil || resp.TTL <= 0:
+			continue
+		case resp.GrantedTTL != seconds(ttl):
+			if old == id && (c.Existing == nil || c.Existing.ID != id) {
+				s.revoke(ctx, old) // nothing of ours hangs on it that is not written anew
+			}
+			continue
+		}
+		if _, err := s.client.KeepAliveOnce(ctx, clientv3.LeaseID(old)); err == nil {
+			return old, false, nil
+		}
+	}
+	resp, err := s.client.Grant(ctx, seconds(ttl))
+	if err != nil {
+		return 0, false, fmt.Errorf("grant an etcd lease: %w", err)
+	}
+	return int64(resp.ID), true, nil
+}
+
+// seconds rounds a TTL up to what etcd takes.
+func seconds(ttl time.Duration) int64 {
+	return max(1, int64((ttl+time.Second-1)/time.Second))
+}
+
+// revoke ends an etcd lease that nothing of ours hangs on. A failure leaves it to its TTL.
+func (s *Store) revoke(ctx context.Context, id int64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if _, err := s.client.Revoke(ctx, clientv3.LeaseID(id)); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		s.log.Warn("could not revoke an etcd lease that is not needed; it will expire", "lease", id, "err", err)
+	}
+}
+
+// Renew keeps the lease alive and refreshes the owner's record, unless the key is not the one that was
+// acquired: then nothing is written and the error is ErrLost.
+func (s *Store) Renew(ctx context.Context, l Lease, o Owner, ttl time.Duration) error {
+	if !l.Reservation() {
+		_, err := s.client.KeepAliveOnce(ctx, clientv3.LeaseID(l.ID))
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return fmt.Errorf("renew %s: %w: etcd lease %x is gone", l.Subnet, ErrLost, l.ID)
+		}
+		if err != nil {
+			return fmt.Errorf("renew %s: %w", l.Subnet, err)
+		}
+	}
+	record, err := s.recordOp(l.Subnet, o, ttl)
+	if err != nil {
+		return err
+	}
+	resp, err := s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(s.leaseKey(l.Subnet)), "=", l.ModRevision)).
+		Then(record).Commit()
+	if err != nil {
+		return fmt.Errorf("renew %s: %w", l.Subnet, err)
+	}
+	if !resp.Succeeded {
+		return fmt.Errorf("renew %s: %w: its key was changed", l.Subnet, ErrLost)
+	}
+	return nil
+}
+
+// Release gives up a subnet: the key and the record go if they are still this node's, the etcd lease too.
+func (s *Store) Release(ctx context.Context, l Lease) error {
+	resp, err := s.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(s.leaseKey(l.Subnet)), "=", l.ModRevision)).
+		Then(clientv3.OpDelete(s.leaseKey(l.Subnet)), clientv3.OpDelete(s.ownerKey(l.Subnet))).Commit()
+	if err != nil {
+		return fmt.Errorf("release %s: %w", l.Subnet, err)
+	}
+	if !resp.Succeeded {
+		return fmt.Errorf("release %s: %w", l.Subnet, ErrLost)
+	}
+	if !l.Reservation() {
+		s.revoke(ctx, l.ID)
+	}
+	return nil
+}
+
+// view makes sense of raw keys. What is no lease or record is left out and listed.
+func (s *Store) view(keys map[string]*mvccpb.KeyValue, revision int64) View {
+	v := View{Revision: revision}
+	ignore := func(key string, err error) { v.Ignored = append(v.Ignored, Ignored{Key: key, Reason: err.Error()}) }
+	for _, key := range sortedKeys(keys) {
+		kv := keys[key]
+		switch {
+		case key == s.configKey():
+			v.Config = kv.Value
+		case strings.HasPrefix(key, s.subnets()):
+			l, err := parseLease(strings.TrimPrefix(key, s.subnets()), kv.Value, kv.Lease, kv.ModRevision)
+			if err != nil {
+				ignore(key, err)
+				continue
+			}
+			v.Leases = append(v.Leases, l)
+		case strings.HasPrefix(key, s.owners()):
+			o, err := parseOwner(strings.TrimPrefix(key, s.owners()), kv.Value, kv.ModRevision)
+			if err != nil {
+				ignore(key, err)
+				continue
+			}
+			v.Owners = append(v.Owners, o)
+		}
+	}
+	return v
+}

@@ -1,0 +1,213 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/connectivity"
+)
+
+// firstPause is the time after the first failed attempt to list and watch; it doubles up to the time-out.
+const firstPause = 50 * time.Millisecond
+
+// Watcher follows the keys of a network: it lists them, watches for changes, and lists again whenever the
+// watch may have missed something: after an error or a compaction, after the connection was lost, and when
+// etcd turns out to be at an older revision than before (restored from a snapshot, where a watch that waits
+// for a future revision would stay silent for ever).
+type Watcher struct {
+	store          *Store
+	check, timeout time.Duration
+
+	mu   sync.Mutex
+	seen time.Time
+	err  error
+}
+
+// NewWatcher makes a watcher that asks etcd for its revision every check and takes an answer that is later than
+// timeout for none.
+func NewWatcher(store *Store, check, timeout time.Duration) *Watcher {
+	return &Watcher{store: store, check: check, timeout: timeout}
+}
+
+// Seen returns when etcd last answered, and the error of the attempt after that, if it failed.
+func (w *Watcher) Seen() (time.Time, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen, w.err
+}
+
+func (w *Watcher) note(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		w.seen = time.Now()
+	}
+	w.err = err
+}
+
+// Run calls changed with each new view, until ctx ends. Calls do not overlap.
+func (w *Watcher) Run(ctx context.Context, changed func(View)) {
+	log := w.store.log
+	pause, away := firstPause, false
+	for ctx.Err() == nil {
+		err := w.once(ctx, func(v View) {
+			if away {
+				log.Info("etcd answers again", "revision", v.Revision)
+			}
+			pause, away = firstPause, false
+			changed(v)
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errRelist) {
+			log.Info("listing again", "why", err)
+			continue
+		}
+		w.note(err)
+		if !away {
+			log.Warn("etcd does not answer; the data plane stays as it is", "err", err)
+			away = true
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, w.timeout)
+	}
+}
+
+// errRelist says that the watch may have missed something.
+var errRelist = errors.New("the watch may have missed changes")
+
+// once lists, then watches until something goes wrong.
+func (w *Watcher) once(ctx context.Context, changed func(View)) error {
+	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
+	defer cancel(nil)
+
+	list, done := context.WithTimeout(ctx, w.timeout)
+	keys, revision, err := w.store.read(list)
+	done()
+	if err != nil {
+		return err
+	}
+	w.note(nil)
+	changed(w.store.view(keys, revision))
+
+	var background sync.WaitGroup
+	defer background.Wait()
+	defer cancel(nil)
+	latest := newRevision(revision)
+	background.Go(func() { w.watchConnection(ctx, cancel) })
+	background.Go(func() { w.watchRevision(ctx, cancel, latest) })
+
+	events := w.store.client.Watch(ctx, w.store.root(), clientv3.WithPrefix(), clientv3.WithRev(revision+1))
+	for resp := range events {
+		if err := resp.Err(); err != nil {
+			if errors.Is(err, rpctypes.ErrCompacted) {
+				return fmt.Errorf("%w: the watch fell behind a compaction", errRelist)
+			}
+			if cause := context.Cause(ctx); cause != nil {
+				return cause
+			}
+			return fmt.Errorf("watch %s: %w", w.store.root(), err)
+		}
+		w.note(nil)
+		latest.raise(resp.Header.Revision)
+		for _, e := range resp.Events {
+			apply(keys, e)
+		}
+		if len(resp.Events) > 0 {
+			changed(w.store.view(keys, resp.Header.Revision))
+		}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return fmt.Errorf("watch %s: the watch ended", w.store.root())
+}
+
+func apply(keys map[string]*mvccpb.KeyValue, e *clientv3.Event) {
+	if e.Type == clientv3.EventTypeDelete {
+		delete(keys, string(e.Kv.Key))
+		return
+	}
+	keys[string(e.Kv.Key)] = e.Kv
+}
+
+func sortedKeys(keys map[string]*mvccpb.KeyValue) []string { return slices.Sorted(maps.Keys(keys)) }
+
+// watchConnection asks for a new list when the connection to etcd was lost and is back: the server may have
+// been replaced meanwhile, and the client would resume the watch without a word.
+func (w *Watcher) watchConnection(ctx context.Context, relist context.CancelCauseFunc) {
+	conn := w.store.client.ActiveConnection()
+	state := conn.GetState()
+	for lost := false; conn.WaitForStateChange(ctx, state); {
+		state = conn.GetState()
+		if state == connectivity.Ready && lost {
+			relist(fmt.Errorf("%w: the connection to etcd was lost and is back", errRelist))
+			return
+		}
+		lost = lost || state != connectivity.Ready
+		if state == connectivity.Idle {
+			conn.Connect()
+		}
+	}
+}
+
+// watchRevision asks etcd for its revision now and then. It notices a server that went back in time, and one
+// that accepts connections and does not answer.
+func (w *Watcher) watchRevision(ctx context.Context, relist context.CancelCauseFunc, latest *revision) {
+	tick := time.NewTicker(w.check)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		known := latest.get()
+		ask, done := context.WithTimeout(ctx, w.timeout)
+		resp, err := w.store.client.Get(ask, w.store.configKey(), clientv3.WithCountOnly())
+		done()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			relist(fmt.Errorf("ask etcd for its revision: %w", err))
+			return
+		case resp.Header.Revision < known:
+			relist(fmt.Errorf("%w: etcd went back from revision %d to %d", errRelist, known, resp.Header.Revision))
+			return
+		}
+		w.note(nil)
+	}
+}
+
+// revision is the latest revision that the watch has reached.
+type revision struct {
+	mu sync.Mutex
+	n  int64
+}
+
+func newRevision(n int64) *revision { return &revision{n: n} }
+
+func (r *revision) raise(n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.n = max(r.n, n)
+}
+
+func (r *revision) get() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.n
+}

@@ -1,0 +1,125 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/nemesh/nemesh/overlay/lease"
+	"github.com/nemesh/nemesh/overlay/netconf"
+)
+
+// Input is all that a plan depends on.
+type Input struct {
+	Config netconf.Config
+	Own    lease.Lease
+	Peers  []lease.Lease
+	Uplink Uplink
+	// VtepMAC and VtepMAC6 are those of the node's VXLAN devices.
+	VtepMAC, VtepMAC6 lease.MAC
+	// Masquerade, RandomFully and Forward say which rules are wanted.
+	Masquerade, RandomFully, Forward bool
+	// Direct tells, for DirectRouting, whether a peer is reached without a gateway.
+	Direct func(netip.Addr) bool
+}
+
+// Backend is a way for nodes to reach each other.
+type Backend struct {
+	// Plan computes what the kernel should hold. Peers that cannot be trusted are left out, with the reason.
+	Plan func(Input) (State, []Rejected)
+	// MTU is what pods may send, given the uplink's.
+	MTU func(netconf.Backend, Uplink) int
+}
+
+var backends = map[string]Backend{
+	"vxlan":   {Plan: vxlan, MTU: vxlanMTU},
+	"host-gw": {Plan: hostGW, MTU: plainMTU},
+}
+
+// BackendOf returns the backend of that name.
+func BackendOf(name string) (Backend, error) {
+	if b, ok := backends[name]; ok {
+		return b, nil
+	}
+	return Backend{}, fmt.Errorf("Backend.Type %q is not supported; there are: %s", name,
+		strings.Join(slices.Sorted(maps.Keys(backends)), ", "))
+}
+
+// kernelPort is the kernel's default VXLAN port (drivers/net/vxlan, older than the 4789 of RFC 7348).
+const kernelPort = 8472
+
+// overhead is what VXLAN adds to a packet: outer IPv4 (20), UDP (8), VXLAN (8) and inner Ethernet (14).
+const overhead = 50
+
+func plainMTU(b netconf.Backend, u Uplink) int {
+	if b.MTU != 0 {
+		return b.MTU
+	}
+	return u.MTU
+}
+
+func vxlanMTU(b netconf.Backend, u Uplink) int { return plainMTU(b, u) - overhead }
+
+// common is what every backend wants: forwarding, and the rules.
+func common(in Input) State {
+	s := State{Uplink: in.Uplink.Name}
+	add := func(rng netconf.Range, own netip.Prefix, sysctl string) {
+		s.Networks = append(s.Networks, rng.Network)
+		s.Sysctls = append(s.Sysctls, Sysctl{Path: sysctl, Value: "1"})
+		s.Rules = append(s.Rules, Rules{Network: rng.Network, Subnet: own,
+			Masquerade: in.Masquerade, RandomFully: in.RandomFully, Forward: in.Forward})
+	}
+	if in.Config.EnableIPv4 {
+		add(in.Config.IPv4, in.Own.Subnet.V4, "net/ipv4/ip_forward")
+	}
+	if in.Config.EnableIPv6 {
+		add(in.Config.IPv6, in.Own.Subnet.V6, "net/ipv6/conf/all/forwarding")
+	}
+	return s
+}
+
+// trusted sorts out the peers whose leases may have a place in the kernel.
+func trusted(in Input) (peers []lease.Lease, rejected []Rejected) {
+	for _, p := range in.Peers {
+		if reason := distrust(in, p, peers); reason != "" {
+			rejected = append(rejected, Rejected{Subnet: p.Subnet, Reason: reason})
+			continue
+		}
+		peers = append(peers, p)
+	}
+	return peers, rejected
+}
+
+// distrust says why a lease must not reach the kernel; "" if it may. before are the peers accepted so far:
+// leases come before records, and of two that overlap the first stays.
+func distrust(in Input, p lease.Lease, before []lease.Lease) string {
+	own := in.Own
+	switch {
+	case p.Attrs.BackendType != in.Config.Backend.Type:
+		return fmt.Sprintf("its backend is %q, this network's is %q", p.Attrs.BackendType, in.Config.Backend.Type)
+	case in.Config.EnableIPv4 && p.Subnet.V4.IsValid() && !inside(in.Config.IPv4.Network, p.Subnet.V4):
+		return "outside the network " + in.Config.IPv4.Network.String()
+	case in.Config.EnableIPv6 && p.Subnet.V6.IsValid() && !inside(in.Config.IPv6.Network, p.Subnet.V6):
+		return "outside the network " + in.Config.IPv6.Network.String()
+	case p.Subnet.Overlaps(own.Subnet):
+		return "overlaps this node's own subnet " + own.Subnet.String()
+	case p.Attrs.PublicIP.IsValid() && p.Attrs.PublicIP == own.Attrs.PublicIP:
+		return "claims this node's own public address " + p.Attrs.PublicIP.String()
+	case !p.Attrs.PublicIP.IsValid() && !p.Attrs.PublicIPv6.IsValid():
+		return "has no public address"
+	case p.Attrs.PublicIP.IsMulticast() || p.Attrs.PublicIP.IsLoopback():
+		return fmt.Sprintf("public address %s is no node's", p.Attrs.PublicIP)
+	}
+	for _, b := range before {
+		if p.Subnet.Overlaps(b.Subnet) {
+			return "overlaps " + b.Subnet.String() + " of " + b.Attrs.PublicIP.String()
+		}
+	}
+	return ""
+}
+
+func inside(network, p netip.Prefix) bool {
+	return p.Bits() >= network.Bits() && network.Contains(p.Addr())
+}
