@@ -29,13 +29,17 @@ type Options struct {
 	VNI int
 	// Port is the VXLAN's UDP port. Default 8472, which is the kernel's.
 	Port int
-	// Agent is the overlay under test. Default: the normal build of overlayd.
+	// Agent is the overlay under test. There is no default.
 	Agent driver.Driver
 	// AgentOf replaces Agent on the named nodes.
 	AgentOf map[string]driver.Driver
+	// Idle names nodes on which no agent is started.
+	Idle []string
 	// LeaseTTL is how long a subnet lease lives unless renewed. Default 1 h: no scenario outlives it unless it
 	// asks to. etcd rounds up to whole seconds.
 	LeaseTTL time.Duration
+	// PeerHold is how long an agent keeps a peer whose lease has ended. Default: the agent's own.
+	PeerHold time.Duration
 	// Resync is how often an agent compares the kernel with what it should be. Default 10 s.
 	Resync time.Duration
 	// ProbeInterval is the time between two echoes of a pair. Default 10 ms.
@@ -128,6 +132,11 @@ func (o Options) validate() error {
 	for name := range o.AgentOf {
 		if !o.hasNode(name) {
 			refuse("AgentOf names %q, but the nodes are %s to %s", name, nodeName(0), nodeName(o.Nodes-1))
+		}
+	}
+	for _, name := range o.Idle {
+		if !o.hasNode(name) {
+			refuse("Idle names %q, but the nodes are %s to %s", name, nodeName(0), nodeName(o.Nodes-1))
 		}
 	}
 	return errors.Join(errs...)

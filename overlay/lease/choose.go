@@ -64,7 +64,8 @@ const candidates = 100
 func Choose(v View, r Request) (Choice, error) {
 	c := Choice{}
 	if l, ok := v.Of(r.IP, r.IP6); ok && l.Subnet != r.Avoid {
-		if o, ok := v.OwnerOf(l.Subnet); ok && o.Instance != r.Instance && o.Node != r.Node && !l.Reservation() {
+		o, ok := v.OwnerOf(l.Subnet)
+		if ok && sameNode(o.Attrs, r.IP, r.IP6) && o.Instance != r.Instance && o.Node != r.Node && !l.Reservation() {
 			return Choice{}, &TakenError{IP: r.IP, Owner: o}
 		}
 		if fits(r.Config, l.Subnet) {

@@ -1,0 +1,276 @@
+// Package harness builds a cluster: a switch, a machine for etcd, nodes with an agent each, pods, and a mesh
+// of pings between them. It is the public face of the packages below it; a scenario needs nothing else but the
+// faults:
+//
+//	c, err := harness.New(ctx, harness.Options{Agent: driver.Ours{Bin: "bin"}}, nil)
+//	err = c.StartMesh(ctx)
+//	err = c.Inject(ctx, fault.EtcdStop{}, fault.AgentKill{Node: "node04"})
+//	report, err := c.Mesh().Settle(ctx)
+//
+// It runs inside the sandbox (package sandbox), as root or not.
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/harness/etcd"
+	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/feature"
+	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/pod"
+	"github.com/nemesh/nemesh/harness/probe"
+	"github.com/nemesh/nemesh/harness/sandbox"
+	"github.com/nemesh/nemesh/harness/underlay"
+	"github.com/nemesh/nemesh/reports/record"
+)
+
+const (
+	// etcdMachine is the name of the machine on which etcd runs.
+	etcdMachine = "etcd"
+	// etcdPrefix is where the overlay keeps its keys, flannel's default.
+	etcdPrefix = "/coreos.com/network"
+	// closeWithin bounds tearing a cluster down.
+	closeWithin = 30 * time.Second
+)
+
+// Cluster is a running world. Its methods may be called from several goroutines.
+type Cluster struct {
+	opts   Options
+	dir    string
+	record *record.Writer
+	fabric *underlay.Switch
+	store  *etcd.Member
+	nodes  []*Node
+	mesh   *probe.Mesh
+	heals  fault.HealStack
+
+	mu     sync.Mutex
+	pods   []*pod.Pod
+	broke  []string
+	healed time.Time
+	final  *probe.Report
+}
+
+// Node is one machine of a cluster with its agent.
+type Node struct {
+	*node.Machine
+	driver driver.Driver
+
+	mu    sync.Mutex
+	agent *node.Process
+}
+
+// New builds a cluster and returns when every agent is ready and knows every other, and the pods are there. A
+// nil record drops what happens.
+func New(ctx context.Context, opts Options, rec *record.Writer) (*Cluster, error) {
+	began := time.Now()
+	opts = opts.withDefaults()
+	if err := opts.check(); err != nil {
+		return nil, err
+	}
+	if !sandbox.Inside() {
+		return nil, errors.New("a cluster is built inside the sandbox only: call sandbox.Enter first in main or TestMain")
+	}
+	if err := feature.Check(); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(sandbox.Dir, "world-")
+	if err != nil {
+		return nil, fmt.Errorf("lay out the world: %w", err)
+	}
+	c := &Cluster{opts: opts, dir: dir, record: rec, mesh: probe.NewMesh(probe.Options{Interval: opts.ProbeInterval})}
+	if err := c.build(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("build the world: %w", err), c.Close())
+	}
+	addrs := map[string]string{etcdMachine: opts.Etcd.String()}
+	for _, n := range c.nodes {
+		addrs[n.Name()] = n.Addr().String()
+	}
+	rec.Write(record.Event{Kind: record.KindWorld, World: &record.World{
+		Nodes: addrs, Network: opts.Network.String(), Agent: opts.Agent.Name(), BuiltIn: int64(time.Since(began)),
+	}})
+	return c, nil
+}
+
+// check reports what keeps the described cluster from being built, binaries included.
+func (o Options) check() error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	if o.Agent == nil {
+		return errors.New("no overlay under test: set Options.Agent, such as driver.Ours{Bin: \"bin\"}")
+	}
+	errs := []error{o.Agent.Check()}
+	for _, d := range o.AgentOf {
+		errs = append(errs, d.Check())
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Cluster) build(ctx context.Context) error {
+	var err error
+	bits := c.opts.Underlay.Bits()
+	c.fabric, err = underlay.NewSwitch(netip.PrefixFrom(offset(c.opts.Underlay, 1), bits))
+	if err != nil {
+		return err
+	}
+	machine, err := c.machine(ctx, etcdMachine, c.opts.Etcd, nil)
+	if err != nil {
+		return err
+	}
+	c.store = etcd.New(etcd.Options{Machine: machine})
+	starting, startCtx := errgroup.WithContext(ctx)
+	starting.Go(func() error {
+		if err := c.store.Start(startCtx); err != nil {
+			return err
+		}
+		return c.configureNetwork(startCtx)
+	})
+	for i := range c.opts.Nodes {
+		name, d := nodeName(i), c.opts.Agent
+		if other, ok := c.opts.AgentOf[name]; ok {
+			d = other
+		}
+		_, binDirs := d.CNI()
+		m, err := c.machine(ctx, name, plus(c.opts.FirstNode, i), binDirs)
+		if err != nil {
+			return errors.Join(err, starting.Wait())
+		}
+		c.nodes = append(c.nodes, &Node{Machine: m, driver: d})
+	}
+	if err := starting.Wait(); err != nil {
+		return err
+	}
+	return c.populate(ctx)
+}
+
+// populate starts the agents and makes the first pods.
+func (c *Cluster) populate(ctx context.Context) error {
+	var working []*Node
+	for _, n := range c.nodes {
+		if !slices.Contains(c.opts.Idle, n.Name()) {
+			working = append(working, n)
+		}
+	}
+	agents, agentCtx := errgroup.WithContext(ctx)
+	for _, n := range working {
+		agents.Go(func() error { return c.StartAgent(agentCtx, n.Name()) })
+	}
+	if err := agents.Wait(); err != nil {
+		return err
+	}
+	if err := c.WaitConverged(ctx); err != nil {
+		return err
+	}
+	pods, podCtx := errgroup.WithContext(ctx)
+	for _, n := range working {
+		for i := range max(0, c.opts.PodsPerNode) {
+			pods.Go(func() error {
+				_, err := c.AddPod(podCtx, n.Name(), fmt.Sprintf("%s-pod%d", n.Name(), i+1))
+				return err
+			})
+		}
+	}
+	return pods.Wait()
+}
+
+func (c *Cluster) machine(ctx context.Context, name string, addr netip.Addr, keep []string) (*node.Machine, error) {
+	return node.New(ctx, node.Options{
+		Name: name, Dir: c.dir + "/" + name, Switch: c.fabric, Addr: netip.PrefixFrom(addr, c.opts.Underlay.Bits()),
+		Keep: keep, Output: c.log,
+	})
+}
+
+func (c *Cluster) log(l node.Line) {
+	c.record.Write(record.Event{At: record.At(l.At), Kind: record.KindLog,
+		Log: &record.Log{Machine: l.Machine, Process: l.Process, Text: l.Text}})
+}
+
+// configureNetwork puts the network configuration where the agents look for it.
+func (c *Cluster) configureNetwork(ctx context.Context) error {
+	raw, err := json.Marshal(map[string]any{
+		"Network": c.opts.Network.String(), "SubnetLen": c.opts.SubnetLen,
+		"Backend": map[string]any{"Type": "vxlan", "VNI": c.opts.VNI, "Port": c.opts.Port},
+	})
+	if err != nil {
+		return fmt.Errorf("encode the network configuration: %w", err)
+	}
+	client, err := c.store.Client(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if _, err := client.Put(ctx, etcdPrefix+"/config", string(raw)); err != nil {
+		return fmt.Errorf("put the network configuration: %w", err)
+	}
+	return nil
+}
+
+// Close tears the cluster down: faults are healed first, so that everything ends as it would in life. What the
+// mesh has measured stays for Summary.
+func (c *Cluster) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	var errs []error
+	if c.store != nil && len(c.nodes) == c.opts.Nodes {
+		c.writeProbe()
+	}
+	report := c.mesh.Report()
+	c.mu.Lock()
+	c.final = &report
+	pods := c.pods
+	c.pods = nil
+	c.mu.Unlock()
+	c.mesh.Close()
+	errs = append(errs, c.heals.Heal(ctx))
+	for _, p := range pods {
+		errs = append(errs, p.Close())
+	}
+	for _, n := range c.nodes {
+		errs = append(errs, n.Machine.Close())
+	}
+	if c.store != nil {
+		errs = append(errs, c.store.Machine().Close())
+	}
+	if c.fabric != nil {
+		errs = append(errs, c.fabric.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(c.dir))...)
+}
+
+// Options returns what the cluster was built from, defaults included.
+func (c *Cluster) Options() Options { return c.opts }
+
+// Node returns a node by name.
+func (c *Cluster) Node(name string) (*Node, error) {
+	for _, n := range c.nodes {
+		if n.Name() == name {
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no node %q: there are %s to %s", name, nodeName(0), nodeName(c.opts.Nodes-1))
+}
+
+// Mesh returns the mesh, to which every pod and node belongs.
+func (c *Cluster) Mesh() *probe.Mesh { return c.mesh }
+
+// Step notes what a scenario does next.
+func (c *Cluster) Step(text string) {
+	c.record.Write(record.Event{Kind: record.KindStep, Step: text})
+}
+
+// Figure notes a measured number.
+func (c *Cluster) Figure(name string, value float64, unit string) {
+	c.record.Write(record.Event{Kind: record.KindFigure, Figure: &record.Figure{Name: name, Value: value, Unit: unit}})
+}

@@ -1,0 +1,141 @@
+package fault
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// LeaseExpire waits until a node's lease has really expired. It breaks nothing itself: the node must have been
+// kept from renewing before.
+type LeaseExpire struct {
+	Node string
+	// Within bounds the wait; it must be longer than the lease.
+	Within time.Duration
+}
+
+// Name implements Fault.
+func (f LeaseExpire) Name() string { return "lease of " + f.Node + " expired" }
+
+// Inject implements Fault. The proof is that etcd holds no lease with the node's address any more.
+func (f LeaseExpire) Inject(ctx context.Context, w World) error {
+	machine, err := w.Machine(f.Node)
+	if err != nil {
+		return err
+	}
+	client, err := w.Etcd().Client(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return prove(ctx, f.Within, "etcd holds no lease of "+f.Node, func(ctx context.Context) (bool, error) {
+		key, err := LeaseKey(ctx, client, w.EtcdPrefix(), machine.Addr().String())
+		return err == nil && key == "", err
+	})
+}
+
+// LeaseKey finds the key of the lease with a public address; "" if there is none.
+func LeaseKey(ctx context.Context, client *clientv3.Client, prefix, publicIP string) (string, error) {
+	resp, err := client.Get(ctx, prefix+"/subnets/", clientv3.WithPrefix())
+	if err != nil {
+		return "", fmt.Errorf("list leases: %w", err)
+	}
+	for _, kv := range resp.Kvs {
+		var value struct{ PublicIP string }
+		if json.Unmarshal(kv.Value, &value) == nil && value.PublicIP == publicIP {
+			return string(kv.Key), nil
+		}
+	}
+	return "", nil
+}
+
+// SubnetTaken gives the subnet that a node had to another node, which comes up believing that it is its own:
+// what happens when an allocator has given a subnet away, or a disk was cloned.
+type SubnetTaken struct {
+	// From had the subnet and must have lost its lease. By gets it; its agent must not run yet.
+	From, By string
+}
+
+// Name implements Fault.
+func (f SubnetTaken) Name() string { return "subnet of " + f.From + " taken by " + f.By }
+
+// Inject implements Fault. The taker finds the other's subnet in its own subnet file; the rest is the overlay's
+// own doing. The proof is that the lease over the subnet names the taker.
+func (f SubnetTaken) Inject(ctx context.Context, w World) error {
+	from, err := w.Machine(f.From)
+	if err != nil {
+		return err
+	}
+	by, err := w.Machine(f.By)
+	if err != nil {
+		return err
+	}
+	env, err := os.ReadFile(from.Path(w.SubnetFile()))
+	if err != nil {
+		return fmt.Errorf("read the subnet of %s: %w", f.From, err)
+	}
+	file := by.Path(w.SubnetFile())
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, env, 0o644)); err != nil {
+		return fmt.Errorf("give %s the subnet file of %s: %w", f.By, f.From, err)
+	}
+	if err := w.StartAgent(ctx, f.By); err != nil {
+		return err
+	}
+	client, err := w.Etcd().Client(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	subnet, err := SubnetKey(env)
+	if err != nil {
+		return err
+	}
+	want := w.EtcdPrefix() + "/subnets/" + subnet
+	return prove(ctx, proofWithin, want+" names "+f.By, func(ctx context.Context) (bool, error) {
+		key, err := LeaseKey(ctx, client, w.EtcdPrefix(), by.Addr().String())
+		return key == want, err
+	})
+}
+
+// SubnetKey reads the key of a node's subnet, such as 10.5.3.0-24, out of its subnet file.
+func SubnetKey(env []byte) (string, error) {
+	for line := range bytes.Lines(env) {
+		value, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("FLANNEL_SUBNET="))
+		if !ok {
+			continue
+		}
+		gateway, err := netip.ParsePrefix(string(value))
+		if err != nil {
+			return "", fmt.Errorf("read the subnet file: %w", err)
+		}
+		return strings.ReplaceAll(gateway.Masked().String(), "/", "-"), nil
+	}
+	return "", errors.New("the subnet file names no subnet")
+}
+
+// FileDeleted deletes a file on a node. Nothing brings it back but what wrote it.
+type FileDeleted struct{ Node, Path string }
+
+// Name implements Fault.
+func (f FileDeleted) Name() string { return f.Path + " deleted on " + f.Node }
+
+// Inject implements Fault. The proof is that the file was there and is not.
+func (f FileDeleted) Inject(_ context.Context, w World) error {
+	machine, err := w.Machine(f.Node)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(machine.Path(f.Path)); err != nil {
+		return fmt.Errorf("%w: delete %s on %s: %w", ErrNotProven, f.Path, f.Node, err)
+	}
+	return nil
+}

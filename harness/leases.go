@@ -1,0 +1,85 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/nemesh/nemesh/harness/fault"
+)
+
+// Lease is a subnet lease as it stands in etcd.
+type Lease struct {
+	// Key is the last part of its key, such as 10.5.3.0-24, and Value its JSON.
+	Key, Value string
+	PublicIP   netip.Addr
+	// ID is the etcd lease's and TTL what is left of it; both 0 for a reservation.
+	ID  int64
+	TTL time.Duration
+}
+
+// Leases reads the subnet leases, sorted by key.
+func (c *Cluster) Leases(ctx context.Context) ([]Lease, error) {
+	client, err := c.store.Client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	dir := etcdPrefix + "/subnets/"
+	resp, err := client.Get(ctx, dir, clientv3.WithPrefix())
+	if err != nil {
+		return nil, fmt.Errorf("list leases: %w", err)
+	}
+	var leases []Lease
+	for _, kv := range resp.Kvs {
+		var value struct{ PublicIP netip.Addr }
+		if err := json.Unmarshal(kv.Value, &value); err != nil {
+			return nil, fmt.Errorf("lease %s: %w", kv.Key, err)
+		}
+		l := Lease{Key: strings.TrimPrefix(string(kv.Key), dir), Value: string(kv.Value), PublicIP: value.PublicIP,
+			ID: kv.Lease}
+		if kv.Lease != 0 {
+			ttl, err := client.TimeToLive(ctx, clientv3.LeaseID(kv.Lease))
+			if err != nil {
+				return nil, fmt.Errorf("time to live of lease %s: %w", kv.Key, err)
+			}
+			l.TTL = time.Duration(ttl.TTL) * time.Second
+		}
+		leases = append(leases, l)
+	}
+	return leases, nil
+}
+
+// LeaseOf returns the key of a node's lease, such as 10.5.3.0-24; "" if it has none.
+func (c *Cluster) LeaseOf(ctx context.Context, node string) (string, error) {
+	m, err := c.Machine(node)
+	if err != nil {
+		return "", err
+	}
+	leases, err := c.Leases(ctx)
+	for _, l := range leases {
+		if l.PublicIP == m.Addr() {
+			return l.Key, err
+		}
+	}
+	return "", err
+}
+
+// SubnetOf returns the key of the subnet that a node's subnet file names, such as 10.5.3.0-24.
+func (c *Cluster) SubnetOf(node string) (string, error) {
+	m, err := c.Machine(node)
+	if err != nil {
+		return "", err
+	}
+	env, err := os.ReadFile(m.Path(c.SubnetFile()))
+	if err != nil {
+		return "", fmt.Errorf("read the subnet file of %s: %w", node, err)
+	}
+	return fault.SubnetKey(env)
+}

@@ -1,0 +1,155 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/nemesh/nemesh/harness/pod"
+	"github.com/nemesh/nemesh/harness/probe"
+	"github.com/nemesh/nemesh/reports/record"
+)
+
+// AddPod makes a pod by CNI ADD. It takes part in the mesh only when it is asked for there: until then nobody
+// has met it.
+func (c *Cluster) AddPod(ctx context.Context, nodeName, podName string) (*pod.Pod, error) {
+	n, err := c.Node(nodeName)
+	if err != nil {
+		return nil, err
+	}
+	confList, binDirs := n.driver.CNI()
+	p, err := pod.Add(ctx, n.Machine, pod.Network{ConfList: confList, BinDirs: binDirs}, podName)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.pods = append(c.pods, p)
+	slices.SortFunc(c.pods, func(a, b *pod.Pod) int { return strings.Compare(a.Name, b.Name) })
+	c.mu.Unlock()
+	return p, c.mesh.Add(probe.Endpoint{Name: podName, NS: p.NetNS, Addr: p.Addr()})
+}
+
+// DelPod takes a pod down by CNI DEL.
+func (c *Cluster) DelPod(ctx context.Context, p *pod.Pod) error {
+	if err := p.Del(ctx); err != nil {
+		return err
+	}
+	c.mesh.Remove(p.Name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pods = slices.DeleteFunc(c.pods, func(q *pod.Pod) bool { return q == p })
+	return nil
+}
+
+// Pods lists the pods, by name.
+func (c *Cluster) Pods() []*pod.Pod {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.pods)
+}
+
+// PodsOn lists the pods of one node, by name.
+func (c *Cluster) PodsOn(node string) []*pod.Pod {
+	return slices.DeleteFunc(c.Pods(), func(p *pod.Pod) bool { return p.Machine.Name() != node })
+}
+
+// StartMesh starts the mesh among all pods that there are.
+func (c *Cluster) StartMesh(ctx context.Context) error { return c.StartMeshAmong(ctx, c.Pods()) }
+
+// StartMeshAmong makes each of the pods ping every other, and every node ping those of the other nodes, and
+// waits until each pair has had an answer.
+func (c *Cluster) StartMeshAmong(ctx context.Context, pods []*pod.Pod) error {
+	for _, n := range c.nodes {
+		err := c.mesh.Add(probe.Endpoint{Name: n.Name(), NS: n.NetNS(), Addr: n.Addr()})
+		if err != nil {
+			return err
+		}
+	}
+	var wanted []Expectation
+	for _, to := range pods {
+		for _, from := range pods {
+			if from != to {
+				wanted = append(wanted, Expectation{From: from.Name, To: to.Name, Want: true})
+			}
+		}
+		for _, n := range c.nodes {
+			if a, err := c.Agent(n.Name()); err == nil && a.Running() && n.Machine != to.Machine {
+				wanted = append(wanted, Expectation{From: n.Name(), To: to.Name, Want: true})
+			}
+		}
+	}
+	if err := c.Expect(ctx, wanted...); err != nil {
+		return fmt.Errorf("the mesh does not answer: %w", err)
+	}
+	for _, w := range wanted {
+		if err := c.mesh.Probe(w.From, w.To); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Expectation is whether one endpoint of the mesh, a pod or a node, should reach a pod.
+type Expectation struct {
+	From, To string
+	Want     bool
+}
+
+// Each builds the expectation of every pair of two sets of pods, in both directions.
+func Each(a, b []*pod.Pod, want bool) []Expectation {
+	var all []Expectation
+	for _, from := range a {
+		for _, to := range b {
+			if from != to {
+				all = append(all, Expectation{from.Name, to.Name, want}, Expectation{to.Name, from.Name, want})
+			}
+		}
+	}
+	return all
+}
+
+// echoes is how many are sent to find out whether a pair that may never have talked does: with the interval of
+// the mesh, they cover the second that the kernel takes to give up on an address nobody answers for.
+const echoes = 3
+
+// UnreachableError is the failure of expectations: what was expected beside what was.
+type UnreachableError struct{ Reach []record.Reach }
+
+// Error shows both as two aligned tables with the wrong pairs marked.
+func (e *UnreachableError) Error() string {
+	return "reachability is not as expected\n" + record.ReachTable(e.Reach)
+}
+
+// Expect asks every pair once and compares with what is expected; pairs that expect an answer must get one to
+// every echo. The error is an *UnreachableError.
+func (c *Cluster) Expect(ctx context.Context, wanted ...Expectation) error {
+	reach := make([]record.Reach, len(wanted))
+	asking, askCtx := errgroup.WithContext(ctx)
+	for i, w := range wanted {
+		asking.Go(func() error {
+			a, err := c.mesh.Ask(askCtx, w.From, w.To, echoes)
+			if err != nil {
+				return err
+			}
+			got := a.Reached()
+			if w.Want {
+				got = a.Lost == 0
+			}
+			reach[i] = record.Reach{From: w.From, To: w.To, Want: w.Want, Got: got, Sent: a.Sent, Lost: a.Lost}
+			return nil
+		})
+	}
+	if err := asking.Wait(); err != nil {
+		return err
+	}
+	c.record.Write(record.Event{Kind: record.KindReach, Reach: reach})
+	for _, r := range reach {
+		if r.Want != r.Got {
+			return &UnreachableError{Reach: reach}
+		}
+	}
+	return nil
+}

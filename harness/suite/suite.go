@@ -1,0 +1,191 @@
+// Package suite joins Ginkgo and the harness: clusters that belong to a spec, faults whose missing proof makes
+// a spec not proven, and a verdict in the record for each spec.
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
+
+	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/reports/record"
+)
+
+const (
+	// RecordEnv names the environment variable with the path of the record; without it nothing is recorded.
+	RecordEnv = "NEMESH_RECORD"
+	// entryUnproven is the report entry that marks a spec as not proven.
+	entryUnproven = "not proven"
+)
+
+// Suite is the state that the specs of one process share.
+type Suite struct {
+	record *record.Writer
+
+	mu       sync.Mutex
+	clusters []*harness.Cluster // of the spec or the ordered container that is running
+}
+
+// New opens the record, and has Ginkgo report each spec to it. It must be called while the tree of specs is
+// built, at the top level.
+func New() *Suite {
+	s := &Suite{}
+	if path := os.Getenv(RecordEnv); path != "" {
+		w, err := record.Open(path)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "nemesh:", err)
+			os.Exit(2)
+		}
+		s.record = w
+	}
+	ginkgo.JustAfterEach(func(ctx ginkgo.SpecContext) {
+		if ginkgo.CurrentSpecReport().Failed() {
+			s.explain(ctx)
+		}
+	})
+	ginkgo.ReportAfterEach(s.verdict)
+	return s
+}
+
+// Cluster builds a cluster for the running spec, or for its ordered container when called in BeforeAll, and
+// tears it down afterwards. A world that cannot be built makes the spec not proven.
+func (s *Suite) Cluster(ctx context.Context, opts harness.Options) *harness.Cluster {
+	ginkgo.GinkgoHelper()
+	c, err := harness.New(ctx, opts, s.record.For(ginkgo.CurrentSpecReport().FullText()))
+	if err != nil {
+		notProven(err)
+	}
+	s.mu.Lock()
+	s.clusters = append(s.clusters, c)
+	s.mu.Unlock()
+	ginkgo.DeferCleanup(func() {
+		if err := c.Close(); err != nil {
+			ginkgo.Fail("tear down the cluster: " + err.Error())
+		}
+	})
+	return c
+}
+
+// Inject applies faults. One that cannot be proved makes the spec not proven.
+func Inject(ctx context.Context, c *harness.Cluster, faults ...fault.Fault) {
+	ginkgo.GinkgoHelper()
+	for _, f := range faults {
+		Step(c, f.Name())
+	}
+	if err := c.Inject(ctx, faults...); err != nil {
+		if errors.Is(err, fault.ErrNotProven) {
+			notProven(err)
+		}
+		ginkgo.Fail(err.Error())
+	}
+}
+
+// Heal undoes all faults and returns the moment at which the last was undone.
+func Heal(ctx context.Context, c *harness.Cluster) time.Time {
+	ginkgo.GinkgoHelper()
+	Step(c, "healed")
+	at, err := c.Heal(ctx)
+	if err != nil {
+		ginkgo.Fail("heal: " + err.Error())
+	}
+	return at
+}
+
+// Step says, in Ginkgo's output and in the record, what a scenario does next.
+func Step(c *harness.Cluster, text string) {
+	ginkgo.GinkgoHelper()
+	ginkgo.By(text)
+	c.Step(text)
+}
+
+func notProven(err error) {
+	ginkgo.GinkgoHelper()
+	ginkgo.AddReportEntry(entryUnproven, err.Error(), ginkgo.ReportEntryVisibilityNever)
+	ginkgo.Fail("not proven: " + err.Error())
+}
+
+// explain records what kernels and etcd hold, while the cluster of a failed spec still stands.
+func (s *Suite) explain(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.clusters {
+		if err := c.WriteState(ctx); err != nil {
+			ginkgo.GinkgoWriter.Printf("record the state: %v\n", err)
+		}
+	}
+}
+
+// verdict records how a spec ended. Clusters that are closed by then are forgotten.
+func (s *Suite) verdict(r types.SpecReport) {
+	if r.State == types.SpecStatePending || (r.State == types.SpecStateSkipped && r.Failure.Message == "") {
+		return // not chosen by the filter
+	}
+	v := &record.Verdict{
+		State: stateOf(r), Duration: int64(r.RunTime), Labels: r.Labels(), Message: r.Failure.Message,
+		Location: location(r),
+	}
+	s.mu.Lock()
+	var open []*harness.Cluster
+	for _, c := range s.clusters {
+		addSummary(v, c.Summary())
+		if !c.Closed() {
+			open = append(open, c)
+		}
+	}
+	s.clusters = open
+	s.mu.Unlock()
+	s.record.For(r.FullText()).Write(record.Event{Kind: record.KindVerdict, Verdict: v})
+}
+
+func stateOf(r types.SpecReport) string {
+	switch {
+	case r.State == types.SpecStatePassed:
+		return record.Passed
+	case r.State == types.SpecStateSkipped:
+		return record.Skipped
+	}
+	for _, e := range r.ReportEntries {
+		if e.Name == entryUnproven {
+			return record.Unproven
+		}
+	}
+	return record.Failed
+}
+
+// location is where the spec failed, or where it stands, from the repository's root on.
+func location(r types.SpecReport) string {
+	at := r.LeafNodeLocation
+	if r.Failed() && r.Failure.Location.FileName != "" {
+		at = r.Failure.Location
+	}
+	file := at.FileName
+	if i := strings.LastIndex(file, "/scenarios/"); i >= 0 {
+		file = file[i+1:]
+	}
+	return fmt.Sprintf("%s:%d", file, at.LineNumber)
+}
+
+func addSummary(v *record.Verdict, s harness.Summary) {
+	v.Broke = append(v.Broke, s.Broke...)
+	v.Active = append(v.Active, s.Active...)
+	lost, sent := s.Report.Lost(nil)
+	v.Sent += sent
+	v.Lost += lost
+	v.LongestOutage = max(v.LongestOutage, int64(s.Report.Longest()))
+	if !s.Healed.IsZero() {
+		v.Healed = true
+		if d, ok := s.Report.Recovery(s.Healed); ok {
+			v.Recovery = max(v.Recovery, int64(d))
+		} else {
+			v.Recovery = -1
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/observe"
+	"github.com/nemesh/nemesh/harness/pod"
+)
+
+// addPods makes a pod on every node with a running agent.
+func addPods(ctx context.Context, c *harness.Cluster, name string) []*pod.Pod {
+	GinkgoHelper()
+	var pods []*pod.Pod
+	for _, n := range c.Nodes() {
+		p, err := c.AddPod(ctx, n, fmt.Sprintf("%s-%s", n, name))
+		Expect(err).NotTo(HaveOccurred())
+		pods = append(pods, p)
+	}
+	return pods
+}
+
+// expectMeshAmong starts the mesh among the first pod of each node, and from each node.
+func expectMeshAmong(ctx context.Context, c *harness.Cluster) error {
+	var first []*pod.Pod
+	for _, n := range c.Nodes() {
+		first = append(first, c.PodsOn(n)[0])
+	}
+	return c.StartMeshAmong(ctx, first)
+}
+
+// talkFor waits until every pair of the mesh has had n more echoes decided.
+func talkFor(ctx context.Context, c *harness.Cluster, n uint64) {
+	GinkgoHelper()
+	before := map[string]uint64{}
+	for _, p := range c.Mesh().Report().Pairs {
+		before[p.From+p.To] = p.Sent
+	}
+	Expect(before).NotTo(BeEmpty(), "the mesh has not been started")
+	Eventually(ctx, func(g Gomega) {
+		for _, p := range c.Mesh().Report().Pairs {
+			g.Expect(p.Sent).To(BeNumerically(">=", before[p.From+p.To]+n), p.From+" → "+p.To)
+		}
+	}).WithTimeout(time.Duration(n)*10*c.Options().ProbeInterval + 10*time.Second).Should(Succeed())
+}
+
+// expectNothingLost settles the mesh and states that no pair has lost an echo since it began.
+func expectNothingLost(ctx context.Context, c *harness.Cluster) {
+	GinkgoHelper()
+	report, err := c.Mesh().Settle(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	for _, p := range report.Pairs {
+		Expect(p.Lost).To(BeZero(), "%s → %s lost %d of %d, outages %+v", p.From, p.To, p.Lost, p.Sent, p.Outages)
+		Expect(p.Sent).To(BeNumerically(">", 0), "%s → %s", p.From, p.To)
+	}
+}
+
+// expectPermanent states that a node's entries for all its peers are there and do not age.
+func expectPermanent(c *harness.Cluster, node string) {
+	GinkgoHelper()
+	n, err := c.Node(node)
+	Expect(err).NotTo(HaveOccurred())
+	neighbours, err := observe.Neighbours(n.NetNS(), c.Device())
+	Expect(err).NotTo(HaveOccurred())
+	fdb, err := observe.FDB(n.NetNS(), c.Device())
+	Expect(err).NotTo(HaveOccurred())
+	for what, entries := range map[string][]observe.Neighbour{"neighbours": neighbours, "forwarding entries": fdb} {
+		Expect(entries).To(HaveLen(len(c.Nodes())-1), "%s of %s", what, node)
+		Expect(entries).To(HaveEach(HaveField("State", "PERMANENT")), "%s of %s", what, node)
+	}
+}
