@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netns"
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/nemesh/nemesh/harness/netspace"
@@ -47,7 +48,9 @@ func WatchARP(ns netns.NsHandle, link string) (*ARPWatch, error) {
 		if err != nil {
 			return err
 		}
-		protocol := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_ARP))
+		// Only a socket for all protocols sees what goes out (net/core/dev.c, dev_queue_xmit_nit); the filter
+		// leaves ARP.
+		protocol := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_ALL))
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, int(protocol))
 		if err != nil {
 			return err
@@ -56,13 +59,32 @@ func WatchARP(ns netns.NsHandle, link string) (*ARPWatch, error) {
 			return errors.Join(err, unix.Close(fd))
 		}
 		w.file = os.NewFile(uintptr(fd), "arp")
-		return nil
+		return filterARP(fd)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch ARP on %s: %w", link, err)
 	}
 	w.done.Go(w.read)
 	return w, nil
+}
+
+// filterARP lets only ARP through to a packet socket.
+func filterARP(fd int) error {
+	program, err := bpf.Assemble([]bpf.Instruction{
+		bpf.LoadExtension{Num: bpf.ExtProto},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.ETH_P_ARP, SkipFalse: 1},
+		bpf.RetConstant{Val: 1 << 16},
+		bpf.RetConstant{Val: 0},
+	})
+	if err != nil {
+		return err
+	}
+	filter := make([]unix.SockFilter, len(program))
+	for i, p := range program {
+		filter[i] = unix.SockFilter{Code: p.Op, Jt: p.Jt, Jf: p.Jf, K: p.K}
+	}
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 }
 
 func (w *ARPWatch) read() {

@@ -1,0 +1,151 @@
+package scenarios
+
+// terraform-kubernetes-installer#5 (also flannel#520, #621, #205). Reported: a node could not reach etcd for so
+// long that its subnet lease expired. It came back with another subnet, and every new pod on it failed with
+// `"cni0" already has an IP address different from …`.
+//
+// Right: the node has its old subnet again if that is free, and nothing is lost at any time, since its peers
+// keep what they know of it. If the subnet was given away the node moves at once, the new owner is not
+// disturbed, and new pods work.
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/pod"
+	"github.com/nemesh/nemesh/harness/probe"
+	"github.com/nemesh/nemesh/harness/suite"
+)
+
+var _ = Describe("terraform-kubernetes-installer-5",
+	Label("issue:terraform-kubernetes-installer-5", "issue:flannel-520", "kind:lease", "fault:cut-from-etcd"), func() {
+		const (
+			victim   = "node01"
+			leaseTTL = 2 * time.Second
+		)
+		// expired cuts the victim off until etcd has really expired its lease.
+		expired := func(ctx context.Context, c *harness.Cluster) {
+			GinkgoHelper()
+			suite.Inject(ctx, c, fault.CutFromEtcd{Node: victim},
+				fault.LeaseExpire{Node: victim, Within: 5 * leaseTTL})
+		}
+
+		DescribeTable("gives our overlay its old subnet again and loses nothing",
+			func(ctx SpecContext, also ...fault.Fault) {
+				c := chaos.Cluster(ctx, harness.Options{Agent: ours(), LeaseTTL: leaseTTL})
+				before, err := c.SubnetOf(victim)
+				Expect(err).NotTo(HaveOccurred())
+				silent := addPods(ctx, c, "silent")
+				Expect(expectMeshAmong(ctx, c)).To(Succeed())
+				talkFor(ctx, c, 50)
+				expired(ctx, c)
+				suite.Inject(ctx, c, also...)
+				talkFor(ctx, c, 100)
+
+				healed := suite.Heal(ctx, c)
+				Eventually(ctx, func() (string, error) { return c.LeaseOf(ctx, victim) }).
+					WithTimeout(10 * time.Second).Should(Equal(before))
+				c.Figure("lease back after", time.Since(healed).Seconds(), "s")
+				Eventually(ctx, func() (string, error) { return c.SubnetOf(victim) }).
+					WithTimeout(10 * time.Second).Should(Equal(before))
+				suite.Step(c, "a pod is made on every node, and pairs that were silent are asked")
+				fresh := addPods(ctx, c, "fresh")
+				Expect(c.Expect(ctx, harness.Each(append(fresh, silent...), c.Pods(), true)...)).To(Succeed())
+				expectNothingLost(ctx, c)
+			},
+			Entry("when the subnet stayed free", SpecTimeout(time.Minute)),
+			Entry("when its subnet.env is deleted as well", SpecTimeout(time.Minute),
+				fault.FileDeleted{Node: victim, Path: "/run/flannel/subnet.env"}),
+		)
+
+		It("moves our overlay at once when the subnet was given away, and never disturbs the new owner",
+			func(ctx SpecContext) {
+				const owner = "node05"
+				c := chaos.Cluster(ctx, harness.Options{
+					Agent: ours(), Nodes: 5, Idle: []string{owner}, LeaseTTL: leaseTTL,
+				})
+				given, err := c.SubnetOf(victim)
+				Expect(err).NotTo(HaveOccurred())
+				expired(ctx, c)
+				suite.Inject(ctx, c, fault.SubnetTaken{From: victim, By: owner})
+				mine, err := c.AddPod(ctx, owner, owner+"-pod1")
+				Expect(err).NotTo(HaveOccurred())
+				undisturbed := append(podsOf(c, "node02", "node03", "node04"), mine)
+				Expect(c.StartMeshAmong(ctx, undisturbed)).To(Succeed())
+				talkFor(ctx, c, 50)
+
+				healed := suite.Heal(ctx, c)
+				var moved string
+				Eventually(ctx, func(g Gomega) {
+					var err error
+					moved, err = c.SubnetOf(victim)
+					g.Expect(err).NotTo(HaveOccurred())
+					g.Expect(moved).NotTo(Equal(given))
+				}).WithTimeout(10 * time.Second).WithPolling(10 * time.Millisecond).Should(Succeed())
+				took := time.Since(healed)
+				c.Figure("moved after", took.Seconds(), "s")
+				Expect(took).To(BeNumerically("<", 2*time.Second))
+				Expect(c.LeaseOf(ctx, victim)).To(Equal(moved))
+				Expect(c.LeaseOf(ctx, owner)).To(Equal(given))
+
+				suite.Step(c, "a pod is made on the node that moved")
+				fresh, err := c.AddPod(ctx, victim, victim+"-fresh")
+				Expect(err).NotTo(HaveOccurred())
+				Expect(inSubnet(fresh, moved)).To(BeTrue(), "%s is not in %s", fresh.Addr(), moved)
+				Eventually(ctx, func() error {
+					return c.Expect(ctx, harness.Each([]*pod.Pod{fresh}, undisturbed, true)...)
+				}).WithTimeout(5 * time.Second).Should(Succeed())
+				report, err := c.Mesh().Settle(ctx)
+				Expect(err).NotTo(HaveOccurred())
+				lost, sent := report.Lost(func(p probe.PairReport) bool { return p.From != victim })
+				Expect(sent).To(BeNumerically(">", 1000))
+				Expect(lost).To(BeZero(), "pairs of the new owner and of nodes that had no part in it")
+			}, SpecTimeout(time.Minute))
+
+		Describe("when the agent forgets its subnet", Label("defect:forget-subnet"), func() {
+			It("fails every new pod with the reported words", func(ctx SpecContext) {
+				c := chaos.Cluster(ctx, harness.Options{Agent: ours("forget-subnet"), LeaseTTL: leaseTTL})
+				before, err := c.SubnetOf(victim)
+				Expect(err).NotTo(HaveOccurred())
+				expired(ctx, c)
+				suite.Heal(ctx, c)
+				var after string
+				Eventually(ctx, func(g Gomega) {
+					var err error
+					after, err = c.SubnetOf(victim)
+					g.Expect(err).NotTo(HaveOccurred())
+					g.Expect(after).NotTo(Equal(before))
+				}).WithTimeout(10 * time.Second).Should(Succeed())
+				gateway := netip.MustParsePrefix(strings.Replace(after, "-", "/", 1))
+				want := fmt.Sprintf("%q already has an IP address different from %s/%d", "cni0",
+					gateway.Addr().Next(), gateway.Bits())
+				for i := range 2 {
+					_, err = c.AddPod(ctx, victim, fmt.Sprintf("%s-fresh%d", victim, i))
+					Expect(err).To(MatchError(ContainSubstring(want)))
+				}
+			}, SpecTimeout(time.Minute))
+		})
+	})
+
+// podsOf lists the pods of the named nodes.
+func podsOf(c *harness.Cluster, nodes ...string) []*pod.Pod {
+	var pods []*pod.Pod
+	for _, n := range nodes {
+		pods = append(pods, c.PodsOn(n)...)
+	}
+	return pods
+}
+
+// inSubnet reports whether a pod's address is in the subnet with the given key.
+func inSubnet(p *pod.Pod, key string) bool {
+	prefix, err := netip.ParsePrefix(strings.Replace(key, "-", "/", 1))
+	return err == nil && prefix.Contains(p.Addr())
+}
