@@ -1,0 +1,58 @@
+// Command nemesh breaks an overlay network on purpose and says, packet by packet, what its pods felt.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nemesh/nemesh/harness/reexec"
+)
+
+// Exit codes (see `nemesh --help`).
+const (
+	exitPassed = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// exitError carries an exit code out of a command that has said all there is to say.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+func main() {
+	reexec.Dispatch()
+	os.Exit(execute(os.Args[1:]))
+}
+
+func execute(args []string) int {
+	root := &cobra.Command{
+		Use:   "nemesh",
+		Short: "Break an overlay network on purpose and see what its pods felt",
+		Long: `nemesh builds a cluster of network namespaces with a real etcd and an overlay's agents, breaks it, and
+measures every packet its pods lose. It needs no root and leaves nothing behind.
+
+Exit codes: 0 all passed, 1 something failed, 2 something was not proven, the world could not be built, or
+the command line was wrong.`,
+		Example: `  nemesh run                      every scenario
+  nemesh run flannel-636          those whose name matches
+  nemesh run issue:flannel-520    those with the label`,
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	root.AddCommand(runCommand())
+	root.SetArgs(args)
+	err := root.Execute()
+	var exit exitError
+	switch {
+	case err == nil:
+		return exitPassed
+	case errors.As(err, &exit):
+		return int(exit)
+	default:
+		fmt.Fprintf(os.Stderr, "nemesh: %v\nSee: nemesh --help\n", err)
+		return exitUsage
+	}
+}

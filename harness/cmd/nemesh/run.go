@@ -1,0 +1,303 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nemesh/nemesh/harness/build"
+	"github.com/nemesh/nemesh/harness/sandbox"
+	"github.com/nemesh/nemesh/harness/suite"
+	"github.com/nemesh/nemesh/reports/record"
+	"github.com/nemesh/nemesh/reports/text"
+)
+
+// runOptions are the flags of `nemesh run`.
+type runOptions struct {
+	reports string
+	procs   int
+	timeout time.Duration
+	bin     string
+	filters []string
+}
+
+func runCommand() *cobra.Command {
+	o := runOptions{}
+	cmd := &cobra.Command{
+		Use:   "run [FILTER…]",
+		Short: "Run scenarios, all or those that match",
+		Long: `Run scenarios in a sandbox of their own and leave a report.
+
+A FILTER with a colon is a label, such as issue:flannel-636 or kind:lease; any other is a regular expression
+over names. Several are joined by "or".`,
+		Example: `  nemesh run
+  nemesh run flannel-636
+  nemesh run kind:lease fault:etcd-stop`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			o.filters = args
+			return o.run()
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.reports, "reports", "reports", "`folder` for reports; the newest is at latest")
+	f.IntVar(&o.procs, "procs", 2*runtime.NumCPU(), "how many scenarios run side by side")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Minute, "when to give up on the whole run")
+	f.StringVar(&o.bin, "bin", "", "`folder` of the binaries (default: where nemesh is)")
+	return cmd
+}
+
+// run enters the sandbox, where it is called again, and there runs Ginkgo on the compiled suite.
+func (o *runOptions) run() error {
+	if o.procs < 1 {
+		return fmt.Errorf("--procs %d: at least 1", o.procs)
+	}
+	if err := o.findBinaries(); err != nil {
+		return err
+	}
+	sandbox.Enter()
+	if _, err := os.Stat(o.bin); err != nil {
+		return fmt.Errorf("%w: the sandbox has a /run of its own, so the binaries must be elsewhere", err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	dir, err := makeRunDir(o.reports)
+	if err != nil {
+		return err
+	}
+	code, err := o.inside(ctx, dir)
+	if err != nil {
+		return err
+	}
+	return exitError(code)
+}
+
+func (o *runOptions) findBinaries() error {
+	if o.bin == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("find the binaries: %w", err)
+		}
+		o.bin = filepath.Dir(self)
+	}
+	var err error
+	if o.bin, err = filepath.Abs(o.bin); err != nil {
+		return fmt.Errorf("find the binaries: %w", err)
+	}
+	for _, name := range []string{"ginkgo", "scenarios.test"} {
+		if _, err := os.Stat(filepath.Join(o.bin, name)); err != nil {
+			return fmt.Errorf("%s is not in %s: run `make build`, or name the folder with --bin (%w)", name, o.bin, err)
+		}
+	}
+	return nil
+}
+
+// makeRunDir makes the folder of this run.
+func makeRunDir(reports string) (string, error) {
+	reports, err := filepath.Abs(reports)
+	if err != nil {
+		return "", fmt.Errorf("make the report's folder: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Join(reports, "runs"), 0o755); err != nil {
+		return "", fmt.Errorf("make the report's folder: %w (choose another with --reports)", err)
+	}
+	dir, err := os.MkdirTemp(filepath.Join(reports, "runs"), time.Now().Format("20060102-150405-"))
+	if err != nil {
+		return "", fmt.Errorf("make the report's folder: %w (choose another with --reports)", err)
+	}
+	return dir, os.Chmod(dir, 0o755)
+}
+
+// inside runs the scenarios, shows them as they end, and writes the reports. It returns the exit code.
+func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
+	began := time.Now()
+	path := filepath.Join(dir, "record.jsonl")
+	rec, err := record.Open(path)
+	if err != nil {
+		return exitUsage, err
+	}
+	seed := began.Unix()
+	rec.Write(record.Event{Kind: record.KindRun, Run: about(seed)})
+	screen := newScreen(os.Stdout)
+	follow, err := openFollower(path)
+	if err != nil {
+		return exitUsage, err
+	}
+	defer follow.Close()
+
+	ginkgo, err := o.start(ctx, dir, path, seed)
+	if err != nil {
+		return exitUsage, err
+	}
+	failed := o.watch(ginkgo, follow, screen)
+	outcome := follow.outcome
+	code := outcome.Exit()
+	switch {
+	case len(outcome.Scenarios) == 0 && failed == nil:
+		code = exitUsage
+		screen.print(o.nothingMatched(ctx, dir))
+	case failed != nil && code == exitPassed, len(outcome.Scenarios) == 0:
+		// Ginkgo failed without a scenario failing: the suite did not start, crashed, or ran out of time.
+		code = exitUsage
+		screen.print(ginkgoSaid(dir, failed))
+	}
+	if ctx.Err() != nil {
+		screen.print("interrupted\n")
+		code = max(code, exitUsage)
+	}
+	rec.Write(record.Event{Kind: record.KindEnd, End: &record.End{Exit: code, Duration: int64(time.Since(began))}})
+	if err := rec.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, "nemesh: the record is not complete:", err)
+		code = max(code, exitUsage)
+	}
+	follow.read(func(*record.Scenario) {})
+	screen.print(screen.style.Summary(outcome))
+	where, err := writeReports(outcome, dir, o.reports)
+	if err != nil {
+		return exitUsage, err
+	}
+	screen.print("report: " + where + "\n")
+	return code, nil
+}
+
+// start starts Ginkgo on the compiled suite.
+func (o *runOptions) start(ctx context.Context, dir, recordPath string, seed int64) (*exec.Cmd, error) {
+	log, err := os.Create(filepath.Join(dir, "ginkgo.log"))
+	if err != nil {
+		return nil, fmt.Errorf("keep Ginkgo's output: %w", err)
+	}
+	defer log.Close()
+	cmd := o.ginkgo(ctx, fmt.Sprintf("--seed=%d", seed))
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), suite.RecordEnv+"="+recordPath, build.Env+"="+o.bin)
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start Ginkgo: %w", err)
+	}
+	return cmd, nil
+}
+
+// ginkgo prepares the Ginkgo CLI with the filters of this run.
+func (o *runOptions) ginkgo(ctx context.Context, more ...string) *exec.Cmd {
+	args := []string{"run", fmt.Sprintf("--procs=%d", o.procs), "--no-color", "-v", "--randomize-all=false",
+		"--timeout=" + o.timeout.String(), "--grace-period=10s"}
+	var labels []string
+	for _, f := range o.filters {
+		if strings.Contains(f, ":") {
+			labels = append(labels, "("+f+")")
+		} else {
+			args = append(args, "--focus="+f)
+		}
+	}
+	if len(labels) > 0 {
+		args = append(args, "--label-filter="+strings.Join(labels, " || "))
+	}
+	args = append(append(args, more...), filepath.Join(o.bin, "scenarios.test"))
+	cmd := exec.CommandContext(ctx, filepath.Join(o.bin, "ginkgo"), args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	cmd.WaitDelay = 20 * time.Second
+	return cmd
+}
+
+// watch shows scenarios as they end, until Ginkgo does; the error is Ginkgo's.
+func (o *runOptions) watch(ginkgo *exec.Cmd, follow *follower, screen *screen) error {
+	ended := make(chan error, 1)
+	go func() { ended <- ginkgo.Wait() }()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	show := func(s *record.Scenario) {
+		screen.print(screen.style.Line(s) + "\n")
+		if s.Verdict.State == record.Failed || s.Verdict.State == record.Unproven {
+			screen.print(screen.style.Failure(s) + "\n")
+		}
+	}
+	for {
+		select {
+		case <-tick.C:
+			follow.read(show)
+		case err := <-ended:
+			follow.read(show)
+			return err
+		}
+	}
+}
+
+// nothingMatched lists what there is when a filter has chosen nothing.
+func (o *runOptions) nothingMatched(ctx context.Context, dir string) string {
+	names, err := o.names(ctx, dir)
+	if err != nil {
+		return fmt.Sprintf("no scenario matches %q, and they cannot be listed: %v\n", o.filters, err)
+	}
+	return fmt.Sprintf("no scenario matches %q. There are:\n  %s\n", o.filters, strings.Join(names, "\n  "))
+}
+
+func ginkgoSaid(dir string, err error) string {
+	raw, _ := os.ReadFile(filepath.Join(dir, "ginkgo.log"))
+	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	lines = lines[max(0, len(lines)-40):]
+	return fmt.Sprintf("the suite did not run to its end (%v). Its last lines:\n  %s\n", err,
+		strings.Join(lines, "\n  "))
+}
+
+// screen is where people look.
+type screen struct {
+	out   io.Writer
+	style text.Style
+}
+
+// newScreen uses colours on a terminal, unless NO_COLOR is set (no-color.org).
+func newScreen(f *os.File) *screen {
+	info, err := f.Stat()
+	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
+	_, plain := os.LookupEnv("NO_COLOR")
+	return &screen{out: f, style: text.Style{Color: terminal && !plain}}
+}
+
+func (s *screen) print(t string) { fmt.Fprint(s.out, t) }
+
+// follower reads a record while it is written.
+type follower struct {
+	file    *os.File
+	rest    []byte
+	outcome *record.Outcome
+}
+
+func openFollower(path string) (*follower, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("follow the record: %w", err)
+	}
+	return &follower{file: file, outcome: &record.Outcome{}}, nil
+}
+
+// read takes over what has been written since, and calls ended for each scenario that has its verdict.
+func (f *follower) read(ended func(*record.Scenario)) {
+	fresh, err := io.ReadAll(f.file)
+	if err != nil {
+		return
+	}
+	all := append(f.rest, fresh...)
+	end := strings.LastIndexByte(string(all), '\n') + 1
+	f.rest = append([]byte(nil), all[end:]...)
+	err = record.Read(strings.NewReader(string(all[:end])), func(e record.Event) error {
+		if s := f.outcome.Add(e); s != nil {
+			ended(s)
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, record.ErrCut) {
+		fmt.Fprintln(os.Stderr, "nemesh:", err)
+	}
+}
+
+// Close stops following.
+func (f *follower) Close() error { return f.file.Close() }
