@@ -23,6 +23,7 @@ func vxlan(in Input) (State, []Rejected) {
 	s := common(in)
 	peers, rejected := trusted(in)
 	for _, f := range families(in) {
+		behind := map[lease.MAC]netip.Addr{} // whose VTEP has the MAC
 		s.Devices = append(s.Devices, f.device)
 		s.Addrs = append(s.Addrs, Addr{Link: f.device.Name, Prefix: host(f.own.Addr())})
 		s.Sysctls = append(s.Sysctls, Sysctl{Path: "net/ipv6/conf/" + f.device.Name + "/accept_ra", Value: "0"})
@@ -31,10 +32,15 @@ func vxlan(in Input) (State, []Rejected) {
 			if !subnet.IsValid() {
 				continue // a peer of the other family only
 			}
-			if reason := distrustVTEP(in, f, public, data); reason != "" {
+			reason := distrustVTEP(in, f, public, data)
+			if reason == "" && behind[data.VtepMAC].IsValid() {
+				reason = fmt.Sprintf("VTEP MAC %s is that of %s", data.VtepMAC, behind[data.VtepMAC])
+			}
+			if reason != "" {
 				rejected = append(rejected, Rejected{Subnet: p.Subnet, Reason: reason})
 				continue
 			}
+			behind[data.VtepMAC] = public
 			if in.Config.Backend.DirectRouting && in.Direct != nil && in.Direct(public) {
 				s.Routes = append(s.Routes, Route{Dst: subnet, Via: public, Link: in.Uplink.Name})
 				continue

@@ -1,0 +1,59 @@
+# The door to nemesh. `make help` lists the targets. Nothing needs root, and nothing but Go is needed.
+
+GO  ?= go
+BIN := bin
+FOCUS ?=
+TOOLS := $(GO) tool -modfile=.ci/tools/go.mod
+
+PLUGINS := github.com/containernetworking/plugins/plugins
+
+.PHONY: chaos test lint build fuzz bench kill9 help clean
+
+chaos: build ## break the overlay as the reports did; FOCUS=flannel-636 runs some
+	@$(BIN)/nemesh run $(if $(FOCUS),'$(FOCUS)')
+
+test: ## unit and sandbox tests, with the race detector
+	$(GO) test -race ./...
+	$(GO) test -race -tags defects ./overlay/...
+
+# Each binary is built beside its place and moved there, so that two builds at once do not mix and one that is
+# running is not touched.
+define built
+	@$(GO) $(2) -o $(BIN)/.$(1).$$$$ $(3) && mv -f $(BIN)/.$(1).$$$$ $(BIN)/$(1)
+endef
+
+build: ## everything into bin/
+	@mkdir -p $(BIN)
+	@test -x $(BIN)/nemesh || echo "building nemesh, the overlay, the CNI plugins and the scenarios into $(BIN)/; the first time takes minutes"
+	$(call built,nemesh,build,./harness/cmd/nemesh)
+	$(call built,overlayd,build,./overlay/cmd/overlayd)
+	$(call built,overlay-cni,build,./overlay/cmd/overlay-cni)
+	$(call built,overlayd-defects,build -tags defects,./overlay/cmd/overlayd)
+	$(call built,overlay-cni-defects,build -tags defects,./overlay/cmd/overlay-cni)
+	$(call built,bridge,build,$(PLUGINS)/main/bridge)
+	$(call built,host-local,build,$(PLUGINS)/ipam/host-local)
+	$(call built,ginkgo,build,github.com/onsi/ginkgo/v2/ginkgo)
+	$(call built,scenarios.test,test -c,./scenarios)
+
+lint: ## golangci-lint with every build tag, and actionlint
+	$(TOOLS) golangci-lint run ./...
+	$(TOOLS) golangci-lint run --build-tags defects ./...
+	$(TOOLS) actionlint
+
+fuzz: ## each fuzz target for FUZZTIME (default 10s)
+	$(GO) test ./overlay/netconf -fuzz FuzzParse -fuzztime $(or $(FUZZTIME),10s)
+	$(GO) test ./overlay/lease -fuzz FuzzParseKey -fuzztime $(or $(FUZZTIME),10s)
+	$(GO) test ./overlay/lease -fuzz FuzzAttrs -fuzztime $(or $(FUZZTIME),10s)
+	$(GO) test ./overlay/cni -fuzz FuzzParseEnv -fuzztime $(or $(FUZZTIME),10s)
+
+bench: ## the figures: a cluster from nothing, etcd, the probe, the reconciler
+	$(GO) test ./harness/... ./overlay/... -run XXX -bench . -benchtime 5x
+
+kill9: build ## kill -9 the runner at N random moments (default 100) and look for what is left
+	NEMESH_KILL9=$(or $(N),100) $(GO) test ./harness/sandbox -run TestKill9LeavesNothing -v -count 1 -timeout 30m
+
+help: ## this list
+	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+clean: ## delete what was built and all reports
+	rm -rf $(BIN) reports/runs reports/latest

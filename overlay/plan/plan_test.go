@@ -1,0 +1,180 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/nemesh/nemesh/overlay/lease"
+	"github.com/nemesh/nemesh/overlay/netconf"
+)
+
+func mac(t *testing.T, text string) lease.MAC {
+	t.Helper()
+	m, err := lease.ParseMAC(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func config(t *testing.T, raw string) netconf.Config {
+	t.Helper()
+	c, err := netconf.Parse([]byte(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func peer(t *testing.T, subnet, ip, hw string) lease.Lease {
+	t.Helper()
+	return lease.Lease{
+		Subnet: lease.Subnet{V4: netip.MustParsePrefix(subnet)},
+		Attrs: lease.Attrs{PublicIP: netip.MustParseAddr(ip), BackendType: "vxlan",
+			BackendData: &lease.VXLAN{VNI: 1, VtepMAC: mac(t, hw)}},
+	}
+}
+
+func input(t *testing.T, peers ...lease.Lease) Input {
+	t.Helper()
+	own := peer(t, "10.5.1.0/24", "192.168.0.1", "02:00:00:00:00:01")
+	return Input{
+		Config: config(t, `{"Network":"10.5.0.0/16"}`), Own: own, Peers: peers,
+		Uplink:  Uplink{Name: "eth0", MTU: 1500, Addr: own.Attrs.PublicIP},
+		VtepMAC: own.Attrs.BackendData.VtepMAC, Masquerade: true, Forward: true,
+	}
+}
+
+func TestVXLAN(t *testing.T) {
+	two := mac(t, "02:00:00:00:00:02")
+	s, rejected := vxlan(input(t, peer(t, "10.5.2.0/24", "192.168.0.2", "02:00:00:00:00:02")))
+	if len(rejected) != 0 {
+		t.Fatal(rejected)
+	}
+	want := State{
+		Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")},
+		Uplink:   "eth0",
+		Devices: []Device{{Name: "flannel.1", VNI: 1, Port: 8472, Parent: "eth0",
+			Local: netip.MustParseAddr("192.168.0.1"), MAC: mac(t, "02:00:00:00:00:01"), MTU: 1450}},
+		Addrs: []Addr{{"flannel.1", netip.MustParsePrefix("10.5.1.0/32")}},
+		Routes: []Route{{Dst: netip.MustParsePrefix("10.5.2.0/24"), Via: netip.MustParseAddr("10.5.2.0"),
+			Link: "flannel.1", Onlink: true}},
+		Neighbours: []Neighbour{{"flannel.1", netip.MustParseAddr("10.5.2.0"), two}},
+		FDB:        []FDB{{"flannel.1", two, netip.MustParseAddr("192.168.0.2")}},
+		Rules: []Rules{{Network: netip.MustParsePrefix("10.5.0.0/16"), Subnet: netip.MustParsePrefix("10.5.1.0/24"),
+			Masquerade: true, Forward: true}},
+		Sysctls: []Sysctl{{"net/ipv4/ip_forward", "1"}, {"net/ipv6/conf/flannel.1/accept_ra", "0"}},
+	}
+	if !reflect.DeepEqual(s, want) {
+		t.Fatalf("\n got %+v\nwant %+v", s, want)
+	}
+}
+
+func TestUntrustedLeasesAreLeftOutAndNoOtherWithThem(t *testing.T) {
+	good := peer(t, "10.5.2.0/24", "192.168.0.2", "02:00:00:00:00:02")
+	other := func(change func(*lease.Lease)) lease.Lease {
+		l := peer(t, "10.5.3.0/24", "192.168.0.3", "02:00:00:00:00:03")
+		change(&l)
+		return l
+	}
+	for reason, bad := range map[string]lease.Lease{
+		"its backend is \"host-gw\"": other(func(l *lease.Lease) { l.Attrs.BackendType = "host-gw" }),
+		"outside the network":        other(func(l *lease.Lease) { l.Subnet.V4 = netip.MustParsePrefix("10.6.0.0/24") }),
+		"outside the network 10.5":   other(func(l *lease.Lease) { l.Subnet.V4 = netip.MustParsePrefix("10.0.0.0/8") }),
+		"overlaps this node's own":   other(func(l *lease.Lease) { l.Subnet.V4 = netip.MustParsePrefix("10.5.1.128/25") }),
+		"overlaps 10.5.2.0/24":       other(func(l *lease.Lease) { l.Subnet.V4 = netip.MustParsePrefix("10.5.2.0/25") }),
+		"claims this node's own":     other(func(l *lease.Lease) { l.Attrs.PublicIP = netip.MustParseAddr("192.168.0.1") }),
+		"is no node's":               other(func(l *lease.Lease) { l.Attrs.PublicIP = netip.MustParseAddr("224.0.0.1") }),
+		"names no VTEP":              other(func(l *lease.Lease) { l.Attrs.BackendData = nil }),
+		"VTEP MAC 00:00:00:00:00:00": other(func(l *lease.Lease) { l.Attrs.BackendData.VtepMAC = lease.MAC{} }),
+		"VTEP MAC 01:00:5e:00:00:01": other(func(l *lease.Lease) { l.Attrs.BackendData.VtepMAC = lease.MAC{1, 0, 0x5e, 0, 0, 1} }),
+		"is this node's own":         other(func(l *lease.Lease) { l.Attrs.BackendData.VtepMAC = mac(t, "02:00:00:00:00:01") }),
+		"is that of 192.168.0.2":     other(func(l *lease.Lease) { l.Attrs.BackendData.VtepMAC = mac(t, "02:00:00:00:00:02") }),
+		"its VNI is 9":               other(func(l *lease.Lease) { l.Attrs.BackendData.VNI = 9 }),
+	} {
+		s, rejected := vxlan(input(t, good, bad))
+		if len(rejected) != 1 || !strings.Contains(rejected[0].Reason, reason) {
+			t.Errorf("want one rejected because %q, got %v", reason, rejected)
+		}
+		if len(s.Routes) != 1 || s.Routes[0].Dst != good.Subnet.V4 {
+			t.Errorf("%s: routes %v", reason, s.Routes)
+		}
+	}
+}
+
+func TestDirectRouting(t *testing.T) {
+	in := input(t, peer(t, "10.5.2.0/24", "192.168.0.2", "02:00:00:00:00:02"),
+		peer(t, "10.5.3.0/24", "172.20.0.3", "02:00:00:00:00:03"))
+	in.Config.Backend.DirectRouting = true
+	in.Direct = func(a netip.Addr) bool { return a == netip.MustParseAddr("192.168.0.2") }
+	s, _ := vxlan(in)
+	want := []Route{
+		{Dst: netip.MustParsePrefix("10.5.2.0/24"), Via: netip.MustParseAddr("192.168.0.2"), Link: "eth0"},
+		{Dst: netip.MustParsePrefix("10.5.3.0/24"), Via: netip.MustParseAddr("10.5.3.0"), Link: "flannel.1", Onlink: true},
+	}
+	if !reflect.DeepEqual(s.Routes, want) || len(s.FDB) != 1 {
+		t.Fatalf("%+v", s)
+	}
+}
+
+func TestHostGW(t *testing.T) {
+	near, far := peer(t, "10.5.2.0/24", "192.168.0.2", "02:00:00:00:00:02"), peer(t, "10.5.3.0/24", "172.20.0.3", "02:00:00:00:00:03")
+	near.Attrs.BackendType, far.Attrs.BackendType = "host-gw", "host-gw"
+	in := input(t, near, far)
+	in.Config = config(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`)
+	in.Direct = func(a netip.Addr) bool { return a == near.Attrs.PublicIP }
+	s, rejected := hostGW(in)
+	if len(s.Devices) != 0 || len(s.Routes) != 1 || s.Routes[0].Via != near.Attrs.PublicIP || len(rejected) != 1 {
+		t.Fatalf("%+v, %v", s, rejected)
+	}
+}
+
+func TestDualStack(t *testing.T) {
+	in := input(t)
+	in.Config = config(t, `{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fc00::/48"}`)
+	in.Uplink.Addr6, in.VtepMAC6 = netip.MustParseAddr("fd00::1"), mac(t, "02:00:00:00:06:01")
+	in.Own.Subnet.V6 = netip.MustParsePrefix("fc00:0:0:1::/64")
+	both := peer(t, "10.5.2.0/24", "192.168.0.2", "02:00:00:00:00:02")
+	both.Subnet.V6 = netip.MustParsePrefix("fc00:0:0:2::/64")
+	both.Attrs.PublicIPv6 = netip.MustParseAddr("fd00::2")
+	both.Attrs.BackendV6Data = &lease.VXLAN{VNI: 1, VtepMAC: mac(t, "02:00:00:00:06:02")}
+	only4 := peer(t, "10.5.3.0/24", "192.168.0.3", "02:00:00:00:00:03")
+	in.Peers = []lease.Lease{both, only4}
+	s, rejected := vxlan(in)
+	if len(rejected) != 0 || len(s.Devices) != 2 || s.Devices[1].Name != "flannel-v6.1" || len(s.Routes) != 3 {
+		t.Fatalf("%+v, %v", s, rejected)
+	}
+	if r := s.Routes[2]; r.Dst != both.Subnet.V6 || r.Link != "flannel-v6.1" || r.Via.String() != "fc00:0:0:2::" {
+		t.Fatalf("%+v", r)
+	}
+}
+
+func TestUnknownBackend(t *testing.T) {
+	if _, err := BackendOf("ipsec"); err == nil || !strings.Contains(err.Error(), "host-gw, vxlan") {
+		t.Fatal(err)
+	}
+}
+
+func BenchmarkPlan(b *testing.B) {
+	var peers []lease.Lease
+	for i := range 1000 {
+		peers = append(peers, lease.Lease{
+			Subnet: lease.Subnet{V4: netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.0/24", 100+i/256, i%256))},
+			Attrs: lease.Attrs{PublicIP: netip.AddrFrom4([4]byte{172, 16, byte(i / 256), byte(i)}), BackendType: "vxlan",
+				BackendData: &lease.VXLAN{VNI: 1, VtepMAC: lease.MAC{2, 1, 0, 0, byte(i / 256), byte(i)}}},
+		})
+	}
+	c, err := netconf.Parse([]byte(`{"Network":"10.0.0.0/8"}`))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		s, rejected := vxlan(Input{Config: c, Peers: peers})
+		if len(s.Routes) != 1000 || len(rejected) != 0 {
+			b.Fatal(len(s.Routes), rejected)
+		}
+	}
+}
