@@ -134,7 +134,12 @@ func knows(n *Node, device string, all []*Node) (bool, error) {
 }
 
 // wait waits for a condition that an agent is to bring about.
-func (c *Cluster) wait(ctx context.Context, what string, agent *node.Process, holds func() (bool, error)) error {
+func (c *Cluster) wait(
+	ctx context.Context,
+	what string,
+	agent *node.Process,
+	holds func() (bool, error),
+) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)

@@ -1,6 +1,6 @@
-// Package harness builds a cluster: a switch, a machine for etcd, nodes with an agent each, pods, and a mesh
-// of pings between them. It is the public face of the packages below it; a scenario needs nothing else but the
-// faults:
+// Package harness builds a cluster: a switch, a machine for etcd, nodes with an agent each, pods, and a
+// mesh of pings between them. It is the public face of the packages below it; a scenario needs nothing else
+// but the faults:
 //
 //	c, err := harness.New(ctx, harness.Options{Agent: driver.Ours{Bin: "bin"}}, nil)
 //	err = c.StartMesh(ctx)
@@ -71,8 +71,8 @@ type Node struct {
 	agent *node.Process
 }
 
-// New builds a cluster and returns when every agent is ready and knows every other, and the pods are there. A
-// nil record drops what happens.
+// New builds a cluster and returns when every agent is ready and knows every other, and the pods are there.
+// A nil record drops what happens.
 func New(ctx context.Context, opts Options, rec *record.Writer) (*Cluster, error) {
 	began := time.Now()
 	opts = opts.withDefaults()
@@ -80,7 +80,9 @@ func New(ctx context.Context, opts Options, rec *record.Writer) (*Cluster, error
 		return nil, err
 	}
 	if !sandbox.Inside() {
-		return nil, errors.New("a cluster is built inside the sandbox only: call sandbox.Enter first in main or TestMain")
+		return nil, errors.New(
+			"a cluster is built inside the sandbox only: call sandbox.Enter first in main or TestMain",
+		)
 	}
 	if err := feature.Check(); err != nil {
 		return nil, err
@@ -89,7 +91,12 @@ func New(ctx context.Context, opts Options, rec *record.Writer) (*Cluster, error
 	if err != nil {
 		return nil, fmt.Errorf("lay out the world: %w", err)
 	}
-	c := &Cluster{opts: opts, dir: dir, record: rec, mesh: probe.NewMesh(probe.Options{Interval: opts.ProbeInterval})}
+	c := &Cluster{
+		opts:   opts,
+		dir:    dir,
+		record: rec,
+		mesh:   probe.NewMesh(probe.Options{Interval: opts.ProbeInterval}),
+	}
 	if err := c.build(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("build the world: %w", err), c.Close())
 	}
@@ -185,10 +192,19 @@ func (c *Cluster) populate(ctx context.Context) error {
 	return pods.Wait()
 }
 
-func (c *Cluster) machine(ctx context.Context, name string, addr netip.Addr, keep []string) (*node.Machine, error) {
+func (c *Cluster) machine(
+	ctx context.Context,
+	name string,
+	addr netip.Addr,
+	keep []string,
+) (*node.Machine, error) {
 	return node.New(ctx, node.Options{
-		Name: name, Dir: c.dir + "/" + name, Switch: c.fabric, Addr: netip.PrefixFrom(addr, c.opts.Underlay.Bits()),
-		Keep: keep, Output: c.log,
+		Name:   name,
+		Dir:    c.dir + "/" + name,
+		Switch: c.fabric,
+		Addr:   netip.PrefixFrom(addr, c.opts.Underlay.Bits()),
+		Keep:   keep,
+		Output: c.log,
 	})
 }
 
@@ -217,8 +233,8 @@ func (c *Cluster) configureNetwork(ctx context.Context) error {
 	return nil
 }
 
-// Close tears the cluster down: faults are healed first, so that everything ends as it would in life. What the
-// mesh has measured stays for Summary.
+// Close tears the cluster down: faults are healed first, so that everything ends as it would in life. What
+// the mesh has measured stays for Summary.
 func (c *Cluster) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
@@ -259,7 +275,12 @@ func (c *Cluster) Node(name string) (*Node, error) {
 			return n, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no node %q: there are %s to %s", name, nodeName(0), nodeName(c.opts.Nodes-1))
+	return nil, fmt.Errorf(
+		"there is no node %q: there are %s to %s",
+		name,
+		nodeName(0),
+		nodeName(c.opts.Nodes-1),
+	)
 }
 
 // Mesh returns the mesh, to which every pod and node belongs.
@@ -272,5 +293,7 @@ func (c *Cluster) Step(text string) {
 
 // Figure notes a measured number.
 func (c *Cluster) Figure(name string, value float64, unit string) {
-	c.record.Write(record.Event{Kind: record.KindFigure, Figure: &record.Figure{Name: name, Value: value, Unit: unit}})
+	c.record.Write(
+		record.Event{Kind: record.KindFigure, Figure: &record.Figure{Name: name, Value: value, Unit: unit}},
+	)
 }

@@ -158,7 +158,8 @@ func (c *Cluster) writeProbe() {
 	c.record.Write(record.Event{Kind: record.KindProbe, Probe: p})
 }
 
-// WriteState records what the kernels and etcd hold now, for a reader who wants to know why something failed.
+// WriteState records what the kernels and etcd hold now, for a reader who wants to know why something
+// failed.
 func (c *Cluster) WriteState(ctx context.Context) error {
 	var states []record.State
 	var errs []error

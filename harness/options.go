@@ -100,7 +100,8 @@ func (o Options) validate() error {
 	if !o.Underlay.Contains(o.FirstNode) || !o.Underlay.Contains(last) || plus(last, 1) == o.FirstNode ||
 		(o.Underlay.Addr().Is4() && !o.Underlay.Contains(plus(last, 1))) {
 		refuse("%d nodes from %s on do not fit into the underlay %s: choose a larger Underlay, such as %s, "+
-			"or a lower FirstNode", o.Nodes, o.FirstNode, o.Underlay, netip.PrefixFrom(o.Underlay.Addr(), 16).Masked())
+			"or a lower FirstNode", o.Nodes, o.FirstNode, o.Underlay,
+			netip.PrefixFrom(o.Underlay.Addr(), 16).Masked())
 	}
 	if !o.Underlay.Contains(o.Etcd) {
 		refuse("etcd's address %s is outside the underlay %s", o.Etcd, o.Underlay)

@@ -13,8 +13,8 @@ import (
 	"github.com/nemesh/nemesh/reports/record"
 )
 
-// AddPod makes a pod by CNI ADD. It takes part in the mesh only when it is asked for there: until then nobody
-// has met it.
+// AddPod makes a pod by CNI ADD. It takes part in the mesh only when it is asked for there: until then
+// nobody has met it.
 func (c *Cluster) AddPod(ctx context.Context, nodeName, podName string) (*pod.Pod, error) {
 	n, err := c.Node(nodeName)
 	if err != nil {
@@ -111,8 +111,8 @@ func Each(a, b []*pod.Pod, want bool) []Expectation {
 	return all
 }
 
-// echoes is how many are sent to find out whether a pair that may never have talked does: with the interval of
-// the mesh, they cover the second that the kernel takes to give up on an address nobody answers for.
+// echoes is how many are sent to find out whether a pair that may never have talked does: with the interval
+// of the mesh, they cover the second that the kernel takes to give up on an address nobody answers for.
 const echoes = 3
 
 // UnreachableError is the failure of expectations: what was expected beside what was.
@@ -123,8 +123,8 @@ func (e *UnreachableError) Error() string {
 	return "reachability is not as expected\n" + record.ReachTable(e.Reach)
 }
 
-// Expect asks every pair once and compares with what is expected; pairs that expect an answer must get one to
-// every echo. The error is an *UnreachableError.
+// Expect asks every pair once and compares with what is expected; pairs that expect an answer must get one
+// to every echo. The error is an *UnreachableError.
 func (c *Cluster) Expect(ctx context.Context, wanted ...Expectation) error {
 	reach := make([]record.Reach, len(wanted))
 	asking, askCtx := errgroup.WithContext(ctx)

@@ -69,7 +69,8 @@ func expectPermanent(c *harness.Cluster, node string) {
 	Expect(err).NotTo(HaveOccurred())
 	fdb, err := observe.FDB(n.NetNS(), c.Device())
 	Expect(err).NotTo(HaveOccurred())
-	for what, entries := range map[string][]observe.Neighbour{"neighbours": neighbours, "forwarding entries": fdb} {
+	tables := map[string][]observe.Neighbour{"neighbours": neighbours, "forwarding entries": fdb}
+	for what, entries := range tables {
 		Expect(entries).To(HaveLen(len(c.Nodes())-1), "%s of %s", what, node)
 		Expect(entries).To(HaveEach(HaveField("State", "PERMANENT")), "%s of %s", what, node)
 	}

@@ -53,111 +53,123 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 		expectNothingLost(ctx, c)
 	}, SpecTimeout(time.Minute))
 
-	Describe("with neighbours resolved on demand", Ordered, ContinueOnFailure, Label("defect:on-demand-neighbours"), func() {
-		var (
-			c              *harness.Cluster
-			neighbours     *observe.NeighbourWatch
-			arp            *observe.ARPWatch
-			near, far      *pod.Pod // on node01 and on node04, talking all the time
-			lost           time.Time
-			during         probe.Report
-			unmet, unmet04 *pod.Pod
-		)
+	Describe(
+		"with neighbours resolved on demand",
+		Ordered,
+		ContinueOnFailure,
+		Label("defect:on-demand-neighbours"),
+		func() {
+			var (
+				c              *harness.Cluster
+				neighbours     *observe.NeighbourWatch
+				arp            *observe.ARPWatch
+				near, far      *pod.Pod // on node01 and on node04, talking all the time
+				lost           time.Time
+				during         probe.Report
+				unmet, unmet04 *pod.Pod
+			)
 
-		BeforeAll(func(ctx SpecContext) {
-			c = chaos.Cluster(ctx, harness.Options{Agent: ours("on-demand-neighbours")})
-			near, far = c.PodsOn("node01")[0], c.PodsOn("node04")[0]
-			var err error
-			unmet, err = c.AddPod(ctx, "node01", "unmet")
-			Expect(err).NotTo(HaveOccurred())
-			unmet04, err = c.AddPod(ctx, "node04", "unmet04")
-			Expect(err).NotTo(HaveOccurred())
-			Expect(expectMeshAmong(ctx, c)).To(Succeed())
-			node04, err := c.Node("node04")
-			Expect(err).NotTo(HaveOccurred())
-			neighbours, err = observe.WatchNeighbours(node04.NetNS(), c.Device())
-			Expect(err).NotTo(HaveOccurred())
-			DeferCleanup(neighbours.Close)
-			arp, err = observe.WatchARP(node04.NetNS(), c.Device())
-			Expect(err).NotTo(HaveOccurred())
-			DeferCleanup(arp.Close)
-			talkFor(ctx, c, 50)
-			suite.Inject(ctx, c, controlPlaneLost...)
-			lost = time.Now()
-			suite.Step(c, "pods of node01 and node04 lose each other")
-			Eventually(ctx, func(g Gomega) {
-				during = c.Mesh().Report()
-				for _, way := range [][2]*pod.Pod{{near, far}, {far, near}} {
-					p, err := during.Pair(way[0].Name, way[1].Name)
-					g.Expect(err).NotTo(HaveOccurred())
-					_, recovered := p.Recovery(lost)
-					g.Expect(recovered).To(BeFalse())
-				}
-			}).WithTimeout(20 * time.Second).Should(Succeed())
-		}, NodeTimeout(time.Minute))
+			BeforeAll(func(ctx SpecContext) {
+				c = chaos.Cluster(ctx, harness.Options{Agent: ours("on-demand-neighbours")})
+				near, far = c.PodsOn("node01")[0], c.PodsOn("node04")[0]
+				var err error
+				unmet, err = c.AddPod(ctx, "node01", "unmet")
+				Expect(err).NotTo(HaveOccurred())
+				unmet04, err = c.AddPod(ctx, "node04", "unmet04")
+				Expect(err).NotTo(HaveOccurred())
+				Expect(expectMeshAmong(ctx, c)).To(Succeed())
+				node04, err := c.Node("node04")
+				Expect(err).NotTo(HaveOccurred())
+				neighbours, err = observe.WatchNeighbours(node04.NetNS(), c.Device())
+				Expect(err).NotTo(HaveOccurred())
+				DeferCleanup(neighbours.Close)
+				arp, err = observe.WatchARP(node04.NetNS(), c.Device())
+				Expect(err).NotTo(HaveOccurred())
+				DeferCleanup(arp.Close)
+				talkFor(ctx, c, 50)
+				suite.Inject(ctx, c, controlPlaneLost...)
+				lost = time.Now()
+				suite.Step(c, "pods of node01 and node04 lose each other")
+				Eventually(ctx, func(g Gomega) {
+					during = c.Mesh().Report()
+					for _, way := range [][2]*pod.Pod{{near, far}, {far, near}} {
+						p, err := during.Pair(way[0].Name, way[1].Name)
+						g.Expect(err).NotTo(HaveOccurred())
+						_, recovered := p.Recovery(lost)
+						g.Expect(recovered).To(BeFalse())
+					}
+				}).WithTimeout(20 * time.Second).Should(Succeed())
+			}, NodeTimeout(time.Minute))
 
-		It("keeps node01 → pod on node04 alive, because node01's VTEP address answers ARP", func(ctx SpecContext) {
-			talkFor(ctx, c, 100)
-			p, err := c.Mesh().Report().Pair("node01", far.Name)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(p.Sent).To(BeNumerically(">", 100))
-			Expect(p.Lost).To(BeZero(), "host → pod lost packets as well")
-		})
+			It(
+				"keeps node01 → pod on node04 alive, because node01's VTEP address answers ARP",
+				func(ctx SpecContext) {
+					talkFor(ctx, c, 100)
+					p, err := c.Mesh().Report().Pair("node01", far.Name)
+					Expect(err).NotTo(HaveOccurred())
+					Expect(p.Sent).To(BeNumerically(">", 100))
+					Expect(p.Lost).To(BeZero(), "host → pod lost packets as well")
+				},
+			)
 
-		It("cuts pods of node01 and node04 off from each other, both ways", func(ctx SpecContext) {
-			Expect(c.Expect(ctx, harness.Each([]*pod.Pod{near}, []*pod.Pod{far}, false)...)).To(Succeed())
-		})
-
-		It("leaves the pairs that node04 has no part in alone", func() {
-			gone, sent := c.Mesh().Report().Lost(func(p probe.PairReport) bool {
-				return p.From != far.Name && p.To != far.Name && p.From != "node04"
+			It("cuts pods of node01 and node04 off from each other, both ways", func(ctx SpecContext) {
+				Expect(c.Expect(ctx, harness.Each([]*pod.Pod{near}, []*pod.Pod{far}, false)...)).To(Succeed())
 			})
-			Expect(sent).To(BeNumerically(">", 1000))
-			Expect(gone).To(BeZero())
-		})
 
-		It("takes node04's neighbour entry through STALE and PROBE to failure", func() {
-			states := neighbours.States(near.Addr(), lost.Add(-5*time.Second))
-			Expect(states).To(ContainElements("STALE", "PROBE"))
-			Expect(states).To(ContainElement(BeElementOf("FAILED", "INCOMPLETE")))
-			Expect(states).NotTo(ContainElement("PERMANENT"))
-		})
+			It("leaves the pairs that node04 has no part in alone", func() {
+				gone, sent := c.Mesh().Report().Lost(func(p probe.PairReport) bool {
+					return p.From != far.Name && p.To != far.Name && p.From != "node04"
+				})
+				Expect(sent).To(BeNumerically(">", 1000))
+				Expect(gone).To(BeZero())
+			})
 
-		It("asks for the pod on flannel.1 and nobody answers", func(ctx SpecContext) {
-			Eventually(ctx, func() int {
-				requests, _ := arp.Asked(near.Addr(), lost)
-				return requests
-			}).WithTimeout(5*time.Second).Should(BeNumerically(">=", 3), "ARP requests for "+near.Addr().String())
-			_, replies := arp.Asked(near.Addr(), lost)
-			Expect(replies).To(BeZero())
-		})
+			It("takes node04's neighbour entry through STALE and PROBE to failure", func() {
+				states := neighbours.States(near.Addr(), lost.Add(-5*time.Second))
+				Expect(states).To(ContainElements("STALE", "PROBE"))
+				Expect(states).To(ContainElement(BeElementOf("FAILED", "INCOMPLETE")))
+				Expect(states).NotTo(ContainElement("PERMANENT"))
+			})
 
-		It("has node04's cni0 tell its own pod: host unreachable", func(ctx SpecContext) {
-			gateway := gatewayOf(far)
-			Eventually(ctx, func() []probe.ICMPError { return c.Mesh().Report().Errors }).WithTimeout(5 * time.Second).
-				Should(ContainElement(And(
-					HaveField("At", far.Name), HaveField("Reporter", gateway),
-					HaveField("Type", 3), HaveField("Code", 1),
-					HaveField("Source", far.Addr()), HaveField("Destination", near.Addr()))))
-			for _, e := range c.Mesh().Report().Errors {
-				Expect(e.At).NotTo(Equal(near.Name), "the pinging pod on node01 should see silence only")
-			}
-		})
+			It("asks for the pod on flannel.1 and nobody answers", func(ctx SpecContext) {
+				Eventually(ctx, func() int {
+					requests, _ := arp.Asked(near.Addr(), lost)
+					return requests
+				}).WithTimeout(5*time.Second).Should(BeNumerically(">=", 3), "ARP requests for "+near.Addr().String())
+				_, replies := arp.Asked(near.Addr(), lost)
+				Expect(replies).To(BeZero())
+			})
 
-		It("cuts off at once a pod that node04 never talked to", func(ctx SpecContext) {
-			Expect(c.Expect(ctx, harness.Each([]*pod.Pod{unmet}, []*pod.Pod{unmet04}, false)...)).To(Succeed())
-		})
+			It("has node04's cni0 tell its own pod: host unreachable", func(ctx SpecContext) {
+				gateway := gatewayOf(far)
+				Eventually(
+					ctx,
+					func() []probe.ICMPError { return c.Mesh().Report().Errors },
+				).WithTimeout(5 * time.Second).
+					Should(ContainElement(And(
+						HaveField("At", far.Name), HaveField("Reporter", gateway),
+						HaveField("Type", 3), HaveField("Code", 1),
+						HaveField("Source", far.Addr()), HaveField("Destination", near.Addr()))))
+				for _, e := range c.Mesh().Report().Errors {
+					Expect(e.At).NotTo(Equal(near.Name), "the pinging pod on node01 should see silence only")
+				}
+			})
 
-		It("heals within 5 s when etcd and the agent are back", func(ctx SpecContext) {
-			healed := suite.Heal(ctx, c)
-			Eventually(ctx, func(g Gomega) {
-				d, ok := c.Mesh().Report().Recovery(healed)
-				g.Expect(ok).To(BeTrue())
-				g.Expect(d).To(BeNumerically("<", 5*time.Second))
-			}).WithTimeout(10 * time.Second).Should(Succeed())
-			Expect(c.Expect(ctx, harness.Each([]*pod.Pod{unmet}, []*pod.Pod{unmet04}, true)...)).To(Succeed())
-		}, SpecTimeout(30*time.Second))
-	})
+			It("cuts off at once a pod that node04 never talked to", func(ctx SpecContext) {
+				Expect(c.Expect(ctx, harness.Each([]*pod.Pod{unmet}, []*pod.Pod{unmet04}, false)...)).To(Succeed())
+			})
+
+			It("heals within 5 s when etcd and the agent are back", func(ctx SpecContext) {
+				healed := suite.Heal(ctx, c)
+				Eventually(ctx, func(g Gomega) {
+					d, ok := c.Mesh().Report().Recovery(healed)
+					g.Expect(ok).To(BeTrue())
+					g.Expect(d).To(BeNumerically("<", 5*time.Second))
+				}).WithTimeout(10 * time.Second).Should(Succeed())
+				Expect(c.Expect(ctx, harness.Each([]*pod.Pod{unmet}, []*pod.Pod{unmet04}, true)...)).To(Succeed())
+			}, SpecTimeout(30*time.Second))
+		},
+	)
 })
 
 // gatewayOf returns the address of cni0 on the pod's node: the first of the pod's subnet.

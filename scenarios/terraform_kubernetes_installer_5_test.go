@@ -1,8 +1,8 @@
 package scenarios
 
-// terraform-kubernetes-installer#5 (also flannel#520, #621, #205). Reported: a node could not reach etcd for so
-// long that its subnet lease expired. It came back with another subnet, and every new pod on it failed with
-// `"cni0" already has an IP address different from …`.
+// terraform-kubernetes-installer#5 (also flannel#520, #621, #205). Reported: a node could not reach etcd
+// for so long that its subnet lease expired. It came back with another subnet, and every new pod on it
+// failed with `"cni0" already has an IP address different from …`.
 //
 // Right: the node has its old subnet again if that is free, and nothing is lost at any time, since its peers
 // keep what they know of it. If the subnet was given away the node moves at once, the new owner is not
@@ -25,8 +25,15 @@ import (
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
-var _ = Describe("terraform-kubernetes-installer-5",
-	Label("issue:terraform-kubernetes-installer-5", "issue:flannel-520", "kind:lease", "fault:cut-from-etcd"), func() {
+var _ = Describe(
+	"terraform-kubernetes-installer-5",
+	Label(
+		"issue:terraform-kubernetes-installer-5",
+		"issue:flannel-520",
+		"kind:lease",
+		"fault:cut-from-etcd",
+	),
+	func() {
 		const (
 			victim   = "node01"
 			leaseTTL = 2 * time.Second
@@ -133,7 +140,8 @@ var _ = Describe("terraform-kubernetes-installer-5",
 				}
 			}, SpecTimeout(time.Minute))
 		})
-	})
+	},
+)
 
 // podsOf lists the pods of the named nodes.
 func podsOf(c *harness.Cluster, nodes ...string) []*pod.Pod {

@@ -1,5 +1,5 @@
-// Package build finds the binaries that a world needs, and builds them where they are not there: so that plain
-// `go test` works as well as `make chaos`.
+// Package build finds the binaries that a world needs, and builds them where they are not there: so that
+// plain `go test` works as well as `make chaos`.
 package build
 
 import (
@@ -53,8 +53,8 @@ func Bin() (string, error) {
 	return dir, os.Setenv(Env, dir)
 }
 
-// build builds one binary beside its place and moves it there, so that one that is running is not touched and
-// two builds at once do not mix.
+// build builds one binary beside its place and moves it there, so that one that is running is not touched
+// and two builds at once do not mix.
 func (t target) build(root, dir string) error {
 	temp, err := os.CreateTemp(dir, "."+t.name+"-*")
 	if err != nil {
@@ -84,8 +84,11 @@ func root() (string, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", fmt.Errorf("there is no go.mod above the working directory: run this inside the repository, or "+
-				"set %s to a folder with the binaries", Env)
+			return "", fmt.Errorf(
+				"there is no go.mod above the working directory: run this inside the repository, or "+
+					"set %s to a folder with the binaries",
+				Env,
+			)
 		}
 		dir = parent
 	}

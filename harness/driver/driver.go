@@ -74,10 +74,14 @@ func (o Ours) binary(name string) string {
 func (o Ours) Check() error {
 	var errs []error
 	for _, path := range []string{
-		o.binary("overlayd"), o.binary("overlay-cni"), filepath.Join(o.Bin, "bridge"), filepath.Join(o.Bin, "host-local"),
+		o.binary("overlayd"), o.binary("overlay-cni"),
+		filepath.Join(o.Bin, "bridge"), filepath.Join(o.Bin, "host-local"),
 	} {
 		if info, err := os.Stat(path); err != nil || info.Mode()&0o111 == 0 {
-			errs = append(errs, errors.Join(fmt.Errorf("%s is missing or not executable: run `make build`", path), err))
+			errs = append(
+				errs,
+				errors.Join(fmt.Errorf("%s is missing or not executable: run `make build`", path), err),
+			)
 		}
 	}
 	return errors.Join(errs...)

@@ -64,8 +64,8 @@ func (m *Member) url(port int) string {
 	return fmt.Sprintf("http://%s", net.JoinHostPort(m.opts.Machine.Addr().String(), fmt.Sprint(port)))
 }
 
-// Start runs the server on the data it left, if any, and returns when it answers a linearizable read. A server
-// that ends before that is an error with its last lines.
+// Start runs the server on the data it left, if any, and returns when it answers a linearizable read. A
+// server that ends before that is an error with its last lines.
 func (m *Member) Start(ctx context.Context) error {
 	name := m.opts.Machine.Name()
 	config, err := json.Marshal(serverConfig{
@@ -113,8 +113,8 @@ func (m *Member) waitReady(ctx context.Context, process *node.Process) error {
 	}
 }
 
-// Client returns a client whose connections are made on the member's own machine, so that the harness reaches
-// etcd whatever it has cut. The caller closes it.
+// Client returns a client whose connections are made on the member's own machine, so that the harness
+// reaches etcd whatever it has cut. The caller closes it.
 func (m *Member) Client(ctx context.Context) (*clientv3.Client, error) {
 	dial := func(ctx context.Context, addr string) (conn net.Conn, err error) {
 		err = m.opts.Machine.Do(func() error {
@@ -165,7 +165,8 @@ func (m *Member) Kill(ctx context.Context) error {
 	return nil
 }
 
-// Pause stops the server as it is (SIGSTOP): its connections stay open and nothing answers. Resume lets it go on.
+// Pause stops the server as it is (SIGSTOP): its connections stay open and nothing answers. Resume lets it
+// go on.
 func (m *Member) Pause() error { return m.Process().Pause() }
 
 // Resume lets a paused server go on.

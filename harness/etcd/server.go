@@ -59,9 +59,10 @@ func serve(raw string) error {
 	}
 }
 
-// embedded turns the configuration into the server's: on a tmpfs, without fsync, with ticks ten times as fast
-// as the default so that a lone member elects itself in a tenth of a second. The shortest lease etcd grants is
-// one and a half election time-outs, rounded up (server/lease/lessor.go, minLeaseTTL), which keeps 1 s leases.
+// embedded turns the configuration into the server's: on a tmpfs, without fsync, with ticks ten times as
+// fast as the default so that a lone member elects itself in a tenth of a second. The shortest lease etcd
+// grants is one and a half election time-outs, rounded up (server/lease/lessor.go, minLeaseTTL), which
+// keeps 1 s leases.
 func (c serverConfig) embedded() (*embed.Config, error) {
 	client, err := url.Parse(c.ClientURL)
 	if err != nil {

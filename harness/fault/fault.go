@@ -1,6 +1,6 @@
-// Package fault breaks a world on purpose. A fault is a value; injecting it registers how it is healed before
-// anything is done, and proves that it took effect before any assertion starts. A fault that cannot be proved
-// makes a scenario not proven, which is never a pass.
+// Package fault breaks a world on purpose. A fault is a value; injecting it registers how it is healed
+// before anything is done, and proves that it took effect before any assertion starts. A fault that cannot
+// be proved makes a scenario not proven, which is never a pass.
 package fault
 
 import (
@@ -83,7 +83,8 @@ func (s *HealStack) Names() []string {
 	return names
 }
 
-// Heal undoes everything, the latest first. It goes on after an error or a panic, and says whose heal failed.
+// Heal undoes everything, the latest first. It goes on after an error or a panic, and says whose heal
+// failed.
 func (s *HealStack) Heal(ctx context.Context) error {
 	return s.heal(ctx, func(string) bool { return true })
 }
@@ -135,8 +136,14 @@ func (h heal) safely(ctx context.Context) (err error) {
 // proofWithin bounds how long a fault may take to show.
 const proofWithin = 5 * time.Second
 
-// prove waits until holds reports that the fault shows, and else returns ErrNotProven with what was expected.
-func prove(ctx context.Context, within time.Duration, what string, holds func(context.Context) (bool, error)) error {
+// prove waits until holds reports that the fault shows, and else returns ErrNotProven with what was
+// expected.
+func prove(
+	ctx context.Context,
+	within time.Duration,
+	what string,
+	holds func(context.Context) (bool, error),
+) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)

@@ -3,6 +3,7 @@ package fault
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -12,13 +13,13 @@ import (
 	"github.com/nemesh/nemesh/harness/observe"
 )
 
-// AgeNeighbours makes the neighbour entries of the overlay's devices age within seconds instead of minutes, by
-// the neighbour sysctls of the device (Documentation/networking/ip-sysctl.rst), which is what waiting would do.
-// Permanent entries do not age, and that is what it tells apart.
+// AgeNeighbours makes the neighbour entries of the overlay's devices age within seconds instead of minutes,
+// by the neighbour sysctls of the device (Documentation/networking/ip-sysctl.rst), which is what waiting
+// would do. Permanent entries do not age, and that is what it tells apart.
 type AgeNeighbours struct{ Nodes []string }
 
-// ageing is what the sysctls are set to: an entry is taken for reachable for 0.3 s instead of 30, then unused
-// ones go STALE and used ones are probed after 1 s by three questions 0.2 s apart.
+// ageing is what the sysctls are set to: an entry is taken for reachable for 0.3 s instead of 30, then
+// unused ones go STALE and used ones are probed after 1 s by three questions 0.2 s apart.
 var ageing = []struct{ key, value string }{
 	{"base_reachable_time_ms", "300"}, {"delay_first_probe_time", "1"}, {"retrans_time_ms", "200"},
 	{"gc_stale_time", "1"}, {"ucast_solicit", "3"},
@@ -31,7 +32,7 @@ func (f AgeNeighbours) Name() string {
 
 // Inject implements Fault. The proof is that each sysctl reads back, and that no entry that can age is still
 // REACHABLE for having been so before.
-func (f AgeNeighbours) Inject(ctx context.Context, w World) error {
+func (f AgeNeighbours) Inject(_ context.Context, w World) error {
 	for _, name := range f.Nodes {
 		machine, err := w.Machine(name)
 		if err != nil {
@@ -48,8 +49,8 @@ func (f AgeNeighbours) Inject(ctx context.Context, w World) error {
 				return err
 			}
 			if after, err := machine.ReadSysctl(key); err != nil || after != a.value {
-				return fmt.Errorf("%w: %s on %s is %q after it was set to %q (%v)", ErrNotProven, key, name, after,
-					a.value, err)
+				return fmt.Errorf("%w: %s on %s is %q after it was set to %q",
+					errors.Join(ErrNotProven, err), key, name, after, a.value)
 			}
 		}
 		// The kernel draws a new reachable time only now and then (net/core/neighbour.c, neigh_periodic_work),

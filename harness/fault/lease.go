@@ -15,8 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// LeaseExpire waits until a node's lease has really expired. It breaks nothing itself: the node must have been
-// kept from renewing before.
+// LeaseExpire waits until a node's lease has really expired. It breaks nothing itself: the node must have
+// been kept from renewing before.
 type LeaseExpire struct {
 	Node string
 	// Within bounds the wait; it must be longer than the lease.
@@ -68,8 +68,8 @@ type SubnetTaken struct {
 // Name implements Fault.
 func (f SubnetTaken) Name() string { return "subnet of " + f.From + " taken by " + f.By }
 
-// Inject implements Fault. The taker finds the other's subnet in its own subnet file; the rest is the overlay's
-// own doing. The proof is that the lease over the subnet names the taker.
+// Inject implements Fault. The taker finds the other's subnet in its own subnet file; the rest is the
+// overlay's own doing. The proof is that the lease over the subnet names the taker.
 func (f SubnetTaken) Inject(ctx context.Context, w World) error {
 	from, err := w.Machine(f.From)
 	if err != nil {

@@ -40,7 +40,13 @@ func All() []Feature {
 		{"nftables", "masquerading", true, "sudo modprobe nf_tables", table(nftables.TableFamilyIPv4)},
 		{"nftables-bridge", "cutting machines off from each other", true,
 			"sudo modprobe nf_tables, on a kernel with CONFIG_NF_TABLES_BRIDGE", table(nftables.TableFamilyBridge)},
-		{"packet-socket", "watching ARP on the overlay's device", true, "a kernel with CONFIG_PACKET", packetSocket},
+		{
+			"packet-socket",
+			"watching ARP on the overlay's device",
+			true,
+			"a kernel with CONFIG_PACKET",
+			packetSocket,
+		},
 		{"tun", "the udp backend", false, "sudo modprobe tun", device("/dev/net/tun")},
 	}
 }

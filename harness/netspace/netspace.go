@@ -1,9 +1,9 @@
 // Package netspace makes network namespaces and runs functions inside them.
 //
-// A namespace is pinned by its descriptor alone; when the last descriptor, process and socket in it are gone,
-// the kernel frees it with all its links, routes and rules. Work inside one happens on a fresh thread that is
-// never given back to the runtime: a thread that could not return to its namespace would poison whatever
-// goroutine ran on it next.
+// A namespace is pinned by its descriptor alone; when the last descriptor, process and socket in it are
+// gone, the kernel frees it with all its links, routes and rules. Work inside one happens on a fresh thread
+// that is never given back to the runtime: a thread that could not return to its namespace would poison
+// whatever goroutine ran on it next.
 package netspace
 
 import (

@@ -52,8 +52,8 @@ type Line struct {
 	Text             string
 }
 
-// Machine is one machine. Its methods may be called from several goroutines, except that a machine must not be
-// used while it reboots.
+// Machine is one machine. Its methods may be called from several goroutines, except that a machine must not
+// be used while it reboots.
 type Machine struct {
 	opts Options
 
@@ -64,8 +64,8 @@ type Machine struct {
 	processes []*Process
 }
 
-// views are the folders a machine has for its own: where, and the folder under Options.Dir that holds it. /run
-// is mounted last, since it hides the disks of all machines.
+// views are the folders a machine has for its own: where, and the folder under Options.Dir that holds it.
+// /run is mounted last, since it hides the disks of all machines.
 var views = []struct{ path, dir string }{
 	{"/var/lib", "var-lib"}, {"/etc/cni", "etc-cni"}, {"/run", "run"},
 }
@@ -101,7 +101,8 @@ func (m *Machine) NetNS() netns.NsHandle {
 	return netns.NsHandle(m.net)
 }
 
-// Netlink returns a handle opened in the machine's network namespace, valid until the machine is switched off.
+// Netlink returns a handle opened in the machine's network namespace, valid until the machine is switched
+// off.
 func (m *Machine) Netlink() *netlink.Handle {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -150,8 +151,8 @@ func (m *Machine) Do(fn func() error) error {
 	return <-result
 }
 
-// Sysctl sets a kernel parameter on the machine. Dots separate, a slash stands for a dot inside a name, as in
-// "net.ipv4.neigh.flannel/1.app_solicit" (sysctl(8)).
+// Sysctl sets a kernel parameter on the machine. Dots separate, a slash stands for a dot inside a name, as
+// in "net.ipv4.neigh.flannel/1.app_solicit" (sysctl(8)).
 func (m *Machine) Sysctl(key, value string) error {
 	err := m.Do(func() error { return os.WriteFile(sysctlPath(key), []byte(value), 0o644) })
 	if err != nil {
@@ -187,7 +188,11 @@ func (m *Machine) PowerOn(context.Context) error {
 	}
 	nl, err := netlink.NewHandleAt(netns.NsHandle(netFD))
 	if err != nil {
-		return errors.Join(fmt.Errorf("open netlink on %s: %w", m.opts.Name, err), unix.Close(netFD), unix.Close(mntFD))
+		return errors.Join(
+			fmt.Errorf("open netlink on %s: %w", m.opts.Name, err),
+			unix.Close(netFD),
+			unix.Close(mntFD),
+		)
 	}
 	m.mu.Lock()
 	m.on, m.net, m.mnt, m.nl = true, netFD, mntFD, nl

@@ -37,8 +37,8 @@ func (m *Machine) AddNetNS(name string) (string, error) {
 	return path, nil
 }
 
-// pinNewNetNS makes a network namespace and binds it to path. The calling thread comes from Do: it is left in
-// the new namespace, and ends.
+// pinNewNetNS makes a network namespace and binds it to path. The calling thread comes from Do: it is left
+// in the new namespace, and ends.
 func pinNewNetNS(path string) error {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {

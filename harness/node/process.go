@@ -31,8 +31,8 @@ type Command struct {
 	Args, Env []string
 }
 
-// Process is a program running on a machine, in a session of its own so that it can be signalled together with
-// its children.
+// Process is a program running on a machine, in a session of its own so that it can be signalled together
+// with its children.
 type Process struct {
 	machine string
 	command Command

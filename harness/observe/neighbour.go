@@ -2,7 +2,6 @@ package observe
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"strings"
 	"sync"
@@ -55,8 +54,8 @@ type NeighbourWatch struct {
 // Gone is the state of an entry that was deleted.
 const Gone = "GONE"
 
-// WatchNeighbours follows the neighbour entries of a device in a network namespace. What is there at start is
-// the first state of each.
+// WatchNeighbours follows the neighbour entries of a device in a network namespace. What is there at start
+// is the first state of each.
 func WatchNeighbours(ns netns.NsHandle, device string) (*NeighbourWatch, error) {
 	nl, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -161,7 +160,7 @@ func list(ns netns.NsHandle, device string, family int) ([]Neighbour, error) {
 	var found []Neighbour
 	for _, n := range all {
 		addr, _ := netip.AddrFromSlice(n.IP)
-		found = append(found, Neighbour{IP: addr.Unmap(), MAC: net.HardwareAddr(n.HardwareAddr).String(),
+		found = append(found, Neighbour{IP: addr.Unmap(), MAC: n.HardwareAddr.String(),
 			State: StateName(n.State)})
 	}
 	return found, nil

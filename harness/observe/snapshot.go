@@ -52,7 +52,9 @@ func Take(ns netns.NsHandle) (Snapshot, error) {
 		if l.Type() != "vxlan" {
 			continue
 		}
-		fdb, err := complete(func() ([]netlink.Neigh, error) { return nl.NeighList(l.Attrs().Index, unix.AF_BRIDGE) })
+		fdb, err := complete(
+			func() ([]netlink.Neigh, error) { return nl.NeighList(l.Attrs().Index, unix.AF_BRIDGE) },
+		)
 		errs = append(errs, err)
 		for _, n := range fdb {
 			s.FDB = append(s.FDB, fmt.Sprintf("%s dev %s dst %s %s", hardware(n.HardwareAddr), l.Attrs().Name, n.IP,
@@ -60,7 +62,11 @@ func Take(ns netns.NsHandle) (Snapshot, error) {
 		}
 	}
 	routes, err := complete(func() ([]netlink.Route, error) {
-		return nl.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+		return nl.RouteListFiltered(
+			netlink.FAMILY_V4,
+			&netlink.Route{Table: unix.RT_TABLE_MAIN},
+			netlink.RT_FILTER_TABLE,
+		)
 	})
 	errs = append(errs, err)
 	for _, r := range routes {
@@ -89,7 +95,14 @@ func linkText(l netlink.Link) string {
 	if a.Flags&net.FlagUp != 0 {
 		state = "UP"
 	}
-	text := fmt.Sprintf("%s: %s mtu %d %s link/ether %s", a.Name, state, a.MTU, l.Type(), hardware(a.HardwareAddr))
+	text := fmt.Sprintf(
+		"%s: %s mtu %d %s link/ether %s",
+		a.Name,
+		state,
+		a.MTU,
+		l.Type(),
+		hardware(a.HardwareAddr),
+	)
 	if v, ok := l.(*netlink.Vxlan); ok {
 		text += fmt.Sprintf(" id %d local %s dstport %d", v.VxlanId, v.SrcAddr, v.Port)
 		if v.Learning {

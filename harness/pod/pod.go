@@ -1,5 +1,5 @@
-// Package pod makes pods as a container runtime does: a network namespace, and CNI ADD through libcni with the
-// plugin of the overlay under test and the real bridge and host-local plugins.
+// Package pod makes pods as a container runtime does: a network namespace, and CNI ADD through libcni with
+// the plugin of the overlay under test and the real bridge and host-local plugins.
 package pod
 
 import (
@@ -52,8 +52,8 @@ func (p *Pod) Addr() netip.Addr {
 	return netip.Addr{}
 }
 
-// Add makes a pod. When ADD fails its namespace is taken away again; anything else that is left behind then is
-// the plugin's fault.
+// Add makes a pod. When ADD fails its namespace is taken away again; anything else that is left behind then
+// is the plugin's fault.
 func Add(ctx context.Context, m *node.Machine, network Network, name string) (*Pod, error) {
 	if _, err := m.AddNetNS(name); err != nil {
 		return nil, err
@@ -68,7 +68,10 @@ func Add(ctx context.Context, m *node.Machine, network Network, name string) (*P
 		err = p.take(result)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("CNI ADD of pod %s on %s: %w", name, m.Name(), err), m.RemoveNetNS(name))
+		return nil, errors.Join(
+			fmt.Errorf("CNI ADD of pod %s on %s: %w", name, m.Name(), err),
+			m.RemoveNetNS(name),
+		)
 	}
 	return p, nil
 }

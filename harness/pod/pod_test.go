@@ -19,8 +19,8 @@ import (
 	"github.com/nemesh/nemesh/harness/underlay"
 )
 
-// The plugin under test is overlay-cni with the real bridge and host-local, on a machine without an agent: the
-// subnet file is written by hand.
+// The plugin under test is overlay-cni with the real bridge and host-local, on a machine without an agent:
+// the subnet file is written by hand.
 
 func TestMain(m *testing.M) {
 	if !sandbox.Inside() {
@@ -71,7 +71,8 @@ func (h host) subnet(gateway string) {
 	h.tb.Helper()
 	path := h.m.Path("/run/flannel/subnet.env")
 	must(h.tb, os.MkdirAll(filepath.Dir(path), 0o755))
-	env := "FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=" + gateway + "\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
+	env := "FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=" + gateway +
+		"\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
 	must(h.tb, os.WriteFile(path, []byte(env), 0o644))
 }
 
@@ -153,7 +154,8 @@ func TestDefectLeavesTheBridgeAlone(t *testing.T) {
 	h.add("old")
 	h.subnet("10.5.2.1/24")
 	_, err := pod.Add(t.Context(), h.m, h.net, "new")
-	if err == nil || !strings.Contains(err.Error(), `"cni0" already has an IP address different from 10.5.2.1/24`) {
+	if err == nil ||
+		!strings.Contains(err.Error(), `"cni0" already has an IP address different from 10.5.2.1/24`) {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -227,7 +229,11 @@ func TestGCFreesWhatVanished(t *testing.T) {
 	alive, dead := h.add("alive"), h.add("dead")
 	must(t, dead.Vanish())
 	must(t, pod.GC(t.Context(), h.m, h.net, alive))
-	if _, err := os.Stat(h.m.Path("/var/lib/cni/networks/overlay/" + dead.Addr().String())); !os.IsNotExist(err) {
+	if _, err := os.Stat(
+		h.m.Path("/var/lib/cni/networks/overlay/" + dead.Addr().String()),
+	); !os.IsNotExist(
+		err,
+	) {
 		t.Errorf("the dead pod's address is still reserved: %v", err)
 	}
 	if _, err := os.Stat(h.m.Path("/var/lib/cni/networks/overlay/" + alive.Addr().String())); err != nil {

@@ -1,9 +1,9 @@
-// Package probe pings through the overlay and says what was lost: a mesh of pairs that talk all the time, and
-// questions asked once of pairs that never talked.
+// Package probe pings through the overlay and says what was lost: a mesh of pairs that talk all the time,
+// and questions asked once of pairs that never talked.
 //
-// Echoes are ICMP over raw sockets opened once in each network namespace. Each echo is numbered and timed with
-// the kernel's own receive timestamps, so a harness that is slow to read loses nothing; one that is slow to
-// send is counted (Report.Skipped). An echo without an answer within the time-out is lost.
+// Echoes are ICMP over raw sockets opened once in each network namespace. Each echo is numbered and timed
+// with the kernel's own receive timestamps, so a harness that is slow to read loses nothing; one that is
+// slow to send is counted (Report.Skipped). An echo without an answer within the time-out is lost.
 package probe
 
 import (
@@ -138,7 +138,7 @@ func (m *Mesh) Remove(name string) {
 		}
 	}
 	delete(m.endpoints, name)
-	end.conn.Close()
+	_ = end.conn.Close()
 }
 
 // Probe starts a pair. A pair that is running already is not an error.
@@ -253,8 +253,8 @@ type Answer struct {
 // Reached reports whether any echo was answered.
 func (a Answer) Reached() bool { return a.Lost < a.Sent }
 
-// Ask sends count echoes of a pair that may have been silent so far, one an interval, and returns when all are
-// answered or lost.
+// Ask sends count echoes of a pair that may have been silent so far, one an interval, and returns when all
+// are answered or lost.
 func (m *Mesh) Ask(ctx context.Context, from, to string, count int) (Answer, error) {
 	m.mu.Lock()
 	p, err := m.newPair(from, to, true)
@@ -360,7 +360,7 @@ func (m *Mesh) Close() {
 	m.stop()
 	m.mu.Lock()
 	for _, e := range m.endpoints {
-		e.conn.Close()
+		_ = e.conn.Close()
 	}
 	m.mu.Unlock()
 	m.done.Wait()

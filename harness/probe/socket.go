@@ -147,7 +147,13 @@ func parse(packet []byte, from *net.IPAddr) (*icmp.Message, netip.Addr, bool) {
 }
 
 // failed passes on an error message; original is the packet that could not be delivered.
-func (e *endpoint) failed(m *Mesh, message *icmp.Message, reporter netip.Addr, original []byte, at time.Time) {
+func (e *endpoint) failed(
+	m *Mesh,
+	message *icmp.Message,
+	reporter netip.Addr,
+	original []byte,
+	at time.Time,
+) {
 	header, err := icmp.ParseIPv4Header(original)
 	if err != nil {
 		return

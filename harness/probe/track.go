@@ -41,8 +41,8 @@ func (k *track) refused(err error) {
 	k.errnos[err.Error()]++
 }
 
-// reply notes that the answer to echo seq arrived at t. One that is later than the time-out, or a second one,
-// changes nothing.
+// reply notes that the answer to echo seq arrived at t. One that is later than the time-out, or a second
+// one, changes nothing.
 func (k *track) reply(seq uint32, t time.Time) {
 	if len(k.open) == 0 {
 		return
@@ -150,8 +150,8 @@ func (r PairReport) Longest() time.Duration {
 	return longest
 }
 
-// Recovery returns how long after t the pair worked again for good: the time until the end of its last outage,
-// 0 if no outage lasted beyond t. It is false while an outage lasts.
+// Recovery returns how long after t the pair worked again for good: the time until the end of its last
+// outage, 0 if no outage lasted beyond t. It is false while an outage lasts.
 func (r PairReport) Recovery(t time.Time) (time.Duration, bool) {
 	if len(r.Outages) == 0 {
 		return 0, true

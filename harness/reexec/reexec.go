@@ -1,8 +1,8 @@
 // Package reexec lets one binary play several parts: the sandbox's init, an etcd member, the suite itself.
 //
-// A part is registered under a name from a package-level variable or an init function, and the binary starts
-// itself again with that name as argv[0]. No second binary has to be built, found or kept in step, so a suite
-// compiled with `go test -c` carries its whole world with it.
+// A part is registered under a name from a package-level variable or an init function, and the binary
+// starts itself again with that name as argv[0]. No second binary has to be built, found or kept in step,
+// so a suite compiled with `go test -c` carries its whole world with it.
 package reexec
 
 import (
@@ -22,8 +22,8 @@ func Register(name string, fn func() int) {
 	parts[name] = fn
 }
 
-// Dispatch runs the part named by argv[0] and exits with its code; in a process started in the ordinary way it
-// returns. It must be the first call of main or TestMain.
+// Dispatch runs the part named by argv[0] and exits with its code; in a process started in the ordinary way
+// it returns. It must be the first call of main or TestMain.
 func Dispatch() {
 	if fn, ok := parts[os.Args[0]]; ok {
 		os.Exit(fn())

@@ -18,7 +18,12 @@ func TestDiagnoseNamesTheSetting(t *testing.T) {
 			t.Errorf("%s=%s: %q", key, value, remedy)
 		}
 	}
-	if _, remedy := diagnose(func(string) (string, bool) { return "", false }); !strings.Contains(remedy, "seccomp") {
+	if _, remedy := diagnose(
+		func(string) (string, bool) { return "", false },
+	); !strings.Contains(
+		remedy,
+		"seccomp",
+	) {
 		t.Errorf("nothing set: %q", remedy)
 	}
 }

@@ -37,7 +37,8 @@ func relaySockets() (outer, inner *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "relay-outer"), os.NewFile(uintptr(fds[1]), "relay-inner"), nil
 }
 
-// openRelay listens inside on the address of the parallel server, if there is one, and passes the listener out.
+// openRelay listens inside on the address of the parallel server, if there is one, and passes the listener
+// out.
 func openRelay(socket *os.File, args []string) error {
 	defer socket.Close()
 	addr, ok := parallelHost(args)
@@ -54,7 +55,13 @@ func openRelay(socket *os.File, args []string) error {
 		return fmt.Errorf("relay Ginkgo's parallel server: %w", err)
 	}
 	defer file.Close()
-	if err := unix.Sendmsg(int(socket.Fd()), []byte(addr), unix.UnixRights(int(file.Fd())), nil, 0); err != nil {
+	if err := unix.Sendmsg(
+		int(socket.Fd()),
+		[]byte(addr),
+		unix.UnixRights(int(file.Fd())),
+		nil,
+		0,
+	); err != nil {
 		return fmt.Errorf("pass the relay's listener out of the sandbox: %w", err)
 	}
 	return nil

@@ -199,7 +199,8 @@ func runInit(args []string) (int, error) {
 	return 0, nil // not reached: the channel is never closed
 }
 
-// reap collects every child that has ended, most of them orphans of the payload, and reports the payload's end.
+// reap collects every child that has ended, most of them orphans of the payload, and reports the payload's
+// end.
 func reap(payload int) (status unix.WaitStatus, ended bool) {
 	for {
 		var ws unix.WaitStatus

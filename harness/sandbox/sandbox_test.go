@@ -21,8 +21,8 @@ import (
 	"github.com/nemesh/nemesh/harness/sandbox"
 )
 
-// This test binary plays two parts: started with a first argument "payload" it enters a sandbox and does there
-// what the second says; otherwise it is the test, which stays outside.
+// This test binary plays two parts: started with a first argument "payload" it enters a sandbox and does
+// there what the second says; otherwise it is the test, which stays outside.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "payload" {
 		sandbox.Enter()
@@ -232,7 +232,8 @@ func linger() int {
 	return 0
 }
 
-// host is what a machine has: processes, network namespaces, links, mounts, and files where worlds are laid out.
+// host is what a machine has: processes, network namespaces, links, mounts, and files where worlds are laid
+// out.
 func host(tb testing.TB) map[string]bool {
 	tb.Helper()
 	have := map[string]bool{}
@@ -273,8 +274,8 @@ func host(tb testing.TB) map[string]bool {
 	return have
 }
 
-// TestKill9LeavesNothing kills the outer process with SIGKILL at random moments and looks for what is left. It
-// is run NEMESH_KILL9 times, 10 if that is not set; NEMESH_KILL9_COMMAND replaces the program.
+// TestKill9LeavesNothing kills the outer process with SIGKILL at random moments and looks for what is left.
+// It is run NEMESH_KILL9 times, 10 if that is not set; NEMESH_KILL9_COMMAND replaces the program.
 func TestKill9LeavesNothing(t *testing.T) {
 	times := 10
 	if text := os.Getenv("NEMESH_KILL9"); text != "" {

@@ -1,5 +1,5 @@
-// Package suite joins Ginkgo and the harness: clusters that belong to a spec, faults whose missing proof makes
-// a spec not proven, and a verdict in the record for each spec.
+// Package suite joins Ginkgo and the harness: clusters that belong to a spec, faults whose missing proof
+// makes a spec not proven, and a verdict in the record for each spec.
 package suite
 
 import (
@@ -146,10 +146,10 @@ func (s *Suite) verdict(r types.SpecReport) {
 }
 
 func stateOf(r types.SpecReport) string {
-	switch {
-	case r.State == types.SpecStatePassed:
+	switch r.State {
+	case types.SpecStatePassed:
 		return record.Passed
-	case r.State == types.SpecStateSkipped:
+	case types.SpecStateSkipped:
 		return record.Skipped
 	}
 	for _, e := range r.ReportEntries {

@@ -157,8 +157,8 @@ func (s *Switch) Unplug(port string) error {
 	return nil
 }
 
-// SetPort brings a port up or down, as pulling and plugging the cable at the switch does: the machine sees its
-// carrier go, and keeps addresses and routes.
+// SetPort brings a port up or down, as pulling and plugging the cable at the switch does: the machine sees
+// its carrier go, and keeps addresses and routes.
 func (s *Switch) SetPort(port string, isUp bool) error {
 	link, err := s.nl.LinkByName(port)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package agent joins the network configuration, the leases, the plan and the kernel: it registers this node,
-// follows the others, and keeps the kernel and subnet.env as they should be.
+// Package agent joins the network configuration, the leases, the plan and the kernel: it registers this
+// node, follows the others, and keeps the kernel and subnet.env as they should be.
 //
 // One loop owns all state. What happens to the control plane never takes anything away from the data plane:
 // without etcd the node goes on with what it knows, and starts from what it saved.
@@ -280,7 +280,14 @@ func (a *Agent) publish() (next time.Time) {
 	if a.own.Subnet.IsZero() {
 		return time.Time{}
 	}
-	peers, next := lease.Peers(a.view, a.own.Subnet, a.opts.PublicIP, a.opts.PublicIPv6, a.opts.PeerHold, time.Now())
+	peers, next := lease.Peers(
+		a.view,
+		a.own.Subnet,
+		a.opts.PublicIP,
+		a.opts.PublicIPv6,
+		a.opts.PeerHold,
+		time.Now(),
+	)
 	state, rejected := a.backend.Plan(plan.Input{
 		Config: a.config, Own: a.own, Peers: peers, Uplink: a.uplink,
 		VtepMAC: a.state.VtepMAC, VtepMAC6: a.state.VtepMAC6, Masquerade: a.opts.IPMasq,

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
-// dialEtcd opens a client that notices a silent endpoint within the time-out: the kernel gives up a connection
-// whose data is not acknowledged (TCP_USER_TIMEOUT, tcp(7)), and attempts to connect follow each other as fast.
-// gRPC's own keepalive cannot be used for it: it is never faster than ten seconds.
+// dialEtcd opens a client that notices a silent endpoint within the time-out: the kernel gives up a
+// connection whose data is not acknowledged (TCP_USER_TIMEOUT, tcp(7)), and attempts to connect follow each
+// other as fast. gRPC's own keepalive cannot be used for it: it is never faster than ten seconds.
 func dialEtcd(o Options) (*clientv3.Client, error) {
 	dialer := &net.Dialer{
 		Timeout: o.EtcdTimeout,

@@ -5,7 +5,8 @@ import (
 	"os"
 )
 
-// notifySystemd tells the service manager about a change of state (sd_notify(3)); without one it does nothing.
+// notifySystemd tells the service manager about a change of state (sd_notify(3)); without one it does
+// nothing.
 func notifySystemd(state string) {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {

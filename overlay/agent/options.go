@@ -13,8 +13,8 @@ import (
 	"github.com/nemesh/nemesh/overlay/defect"
 )
 
-// Options are what the command line and the environment say. The flags and their defaults are flannel's where
-// flannel has them (etcd mode, v0.28); the others are listed last by --help.
+// Options are what the command line and the environment say. The flags and their defaults are flannel's
+// where flannel has them (etcd mode, v0.28); the others are listed last by --help.
 type Options struct {
 	EtcdEndpoints                         []string
 	EtcdPrefix                            string
@@ -117,19 +117,38 @@ func (o *Options) define(f *flag.FlagSet) *[]string {
 	f.Var(list{&o.Ifaces}, "iface", "uplink, by `name` or address; may be repeated")
 	f.Var(list{&o.IfacePatterns}, "iface-regex", "uplink, by a `pattern` of name or address; may be repeated")
 	f.StringVar(&o.IfaceCanReach, "iface-can-reach", "", "take the uplink that leads to this `address`")
-	f.Var(addrFlag{&o.PublicIP}, "public-ip", "`address` at which others reach this node (default: the uplink's)")
+	f.Var(
+		addrFlag{&o.PublicIP},
+		"public-ip",
+		"`address` at which others reach this node (default: the uplink's)",
+	)
 	f.Var(addrFlag{&o.PublicIPv6}, "public-ipv6", "IPv6 `address` at which others reach this node")
 	f.StringVar(&o.SubnetFile, "subnet-file", "/run/flannel/subnet.env", "`file` for the CNI plugin")
-	f.IntVar(&o.RenewMargin, "subnet-lease-renew-margin", 60, "renew at the latest this many `minutes` before the end")
+	f.IntVar(
+		&o.RenewMargin,
+		"subnet-lease-renew-margin",
+		60,
+		"renew at the latest this many `minutes` before the end",
+	)
 	f.BoolVar(&o.IPMasq, "ip-masq", false, "masquerade what pods send out of the network")
 	f.BoolVar(&o.MasqRandomDisable, "ip-masq-fully-random-disable", false, "masquerade without random ports")
 	f.BoolVar(&o.ForwardRules, "iptables-forward-rules", true, "accept forwarding from and to the network")
 	f.IntVar(&o.IPTablesResync, "iptables-resync", 0, "like --resync, in `seconds`")
-	f.DurationVar(&o.LeaseTTL, "lease-ttl", 24*time.Hour, "how long the lease lives unless renewed; whole seconds")
+	f.DurationVar(
+		&o.LeaseTTL,
+		"lease-ttl",
+		24*time.Hour,
+		"how long the lease lives unless renewed; whole seconds",
+	)
 	f.DurationVar(&o.LeaseRenew, "lease-renew", 0, "time between renewals (default: a third of the lease)")
 	f.DurationVar(&o.PeerHold, "peer-hold", 24*time.Hour, "how long a peer is kept after its lease ended")
 	f.DurationVar(&o.EtcdTimeout, "etcd-timeout", 2*time.Second, "when to give up on a silent etcd endpoint")
-	f.DurationVar(&o.EtcdCheck, "etcd-check", 5*time.Second, "time between two looks whether etcd still answers")
+	f.DurationVar(
+		&o.EtcdCheck,
+		"etcd-check",
+		5*time.Second,
+		"time between two looks whether etcd still answers",
+	)
 	f.DurationVar(&o.Grace, "start-grace", 2*time.Second, "how long to wait for etcd before starting as saved")
 	f.DurationVar(&o.Resync, "resync", 30*time.Second, "time between two comparisons of kernel and plan")
 	f.StringVar(&o.StateDir, "state-dir", "/var/lib/overlayd", "`folder` for what is kept over restarts")
@@ -141,7 +160,8 @@ func (o *Options) define(f *flag.FlagSet) *[]string {
 	return &defects
 }
 
-// fromEnvironment sets each flag that the command line left out from OVERLAYD_<FLAG> or else FLANNELD_<FLAG>.
+// fromEnvironment sets each flag that the command line left out from OVERLAYD_<FLAG> or else
+// FLANNELD_<FLAG>.
 func fromEnvironment(f *flag.FlagSet, lookup func(string) (string, bool)) error {
 	given := map[string]bool{}
 	f.Visit(func(fl *flag.Flag) { given[fl.Name] = true })

@@ -17,8 +17,8 @@ func (a *Agent) callTimeout(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeout(ctx, max(a.opts.EtcdTimeout, time.Second))
 }
 
-// register makes sure that the node holds a lease, in the view at hand. It reports whether it does, or cannot
-// tell because etcd is away; false asks for another try.
+// register makes sure that the node holds a lease, in the view at hand. It reports whether it does, or
+// cannot tell because etcd is away; false asks for another try.
 func (a *Agent) register(ctx context.Context) bool {
 	if !a.online {
 		return true

@@ -34,13 +34,19 @@ func TestDefaultsAreFlannels(t *testing.T) {
 }
 
 func TestCommandLineThenOursThenFlannels(t *testing.T) {
-	env := map[string]string{"FLANNELD_IP_MASQ": "true", "FLANNELD_ETCD_PREFIX": "/f", "OVERLAYD_ETCD_PREFIX": "/o",
-		"FLANNELD_IFACE": "eth9", "FLANNELD_ETCD_PASSWORD": "secret"}
+	env := map[string]string{
+		"FLANNELD_IP_MASQ":       "true",
+		"FLANNELD_ETCD_PREFIX":   "/f",
+		"OVERLAYD_ETCD_PREFIX":   "/o",
+		"FLANNELD_IFACE":         "eth9",
+		"FLANNELD_ETCD_PASSWORD": "secret",
+	}
 	o, err := parse(env, "-iface", "eth1", "--iface=eth2", "-etcd-endpoints", "http://a:1,http://b:2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !o.IPMasq || o.EtcdPrefix != "/o" || strings.Join(o.Ifaces, " ") != "eth1 eth2" || o.EtcdPassword != "secret" ||
+	if !o.IPMasq || o.EtcdPrefix != "/o" || strings.Join(o.Ifaces, " ") != "eth1 eth2" ||
+		o.EtcdPassword != "secret" ||
 		strings.Join(o.EtcdEndpoints, " ") != "http://a:1 http://b:2" {
 		t.Fatalf("%+v", o)
 	}

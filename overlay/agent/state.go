@@ -130,8 +130,8 @@ func syncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// sameState reports whether writing would change nothing worth keeping. The moment at which an owner was seen
-// last is: it decides how long the owner's subnet is kept.
+// sameState reports whether writing would change nothing worth keeping. The moment at which an owner was
+// seen last is: it decides how long the owner's subnet is kept.
 func sameState(a, b saved) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)

@@ -9,25 +9,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// healBridge takes gateway addresses of another subnet of the overlay off the bridge. They are left when the
-// node has moved to another subnet, and the bridge plugin refuses to add the new gateway beside them. Pods of
-// the old subnet still reach each other over the bridge; nothing more of theirs can be kept, because their
-// addresses may be another node's pods' now. Addresses outside the overlay's networks are not touched.
+// healBridge takes gateway addresses of another subnet of the overlay off the bridge. They are left when
+// the node has moved to another subnet, and the bridge plugin refuses to add the new gateway beside them.
+// Pods of the old subnet still reach each other over the bridge; nothing more of theirs can be kept,
+// because their addresses may be another node's pods' now. Addresses outside the overlay's networks are not
+// touched.
 func healBridge(name string, e subnetEnv) error {
-	link, err := netlink.LinkByName(name)
+	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("open netlink: %w", err)
+	}
+	defer nl.Close()
+	link, err := nl.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("find bridge %s: %w", name, err)
 	}
-	addrs, err := listAddrs(link)
+	addrs, err := listAddrs(nl, link)
 	if err != nil {
 		return fmt.Errorf("list addresses of %s: %w", name, err)
 	}
 	for _, a := range addrs {
 		if stale(a, e) {
-			if err := netlink.AddrDel(link, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			if err := nl.AddrDel(link, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 				return fmt.Errorf("take the old gateway %s off %s: %w", a.IPNet, name, err)
 			}
 		}
@@ -35,9 +41,9 @@ func healBridge(name string, e subnetEnv) error {
 	return nil
 }
 
-func listAddrs(link netlink.Link) ([]netlink.Addr, error) {
+func listAddrs(nl *netlink.Handle, link netlink.Link) ([]netlink.Addr, error) {
 	for range 20 {
-		addrs, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+		addrs, err := nl.AddrList(link, netlink.FAMILY_ALL)
 		if !errors.Is(err, netlink.ErrDumpInterrupted) {
 			return addrs, err
 		}

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// cache keeps the delegate's configuration of each pod, so that the pod can be taken down when the subnet file
-// is gone or says something else. One file a container, named by its id, as flannel's plugin does.
+// cache keeps the delegate's configuration of each pod, so that the pod can be taken down when the subnet
+// file is gone or says something else. One file a container, named by its id, as flannel's plugin does.
 type cache struct{ dir string }
 
 func (c cache) path(container string) string { return filepath.Join(c.dir, container) }

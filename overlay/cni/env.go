@@ -26,8 +26,13 @@ var errNotReady = errors.New("this node has no subnet yet")
 func readEnv(path string) (subnetEnv, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return subnetEnv{}, fmt.Errorf("%w: there is no %s; the overlay's agent writes it when it has a lease, so see "+
-			"whether it runs and what it logs (%w)", errNotReady, path, err)
+		return subnetEnv{}, fmt.Errorf(
+			"%w: there is no %s; the overlay's agent writes it when it has a lease, so see "+
+				"whether it runs and what it logs (%w)",
+			errNotReady,
+			path,
+			err,
+		)
 	}
 	if err != nil {
 		return subnetEnv{}, fmt.Errorf("read the subnet file: %w", err)

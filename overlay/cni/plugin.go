@@ -1,9 +1,9 @@
-// Package cni is the overlay's CNI plugin. It turns the subnet that the agent leased into the configuration of
-// another plugin, the bridge by default, and has that one do the work.
+// Package cni is the overlay's CNI plugin. It turns the subnet that the agent leased into the configuration
+// of another plugin, the bridge by default, and has that one do the work.
 //
-// Beyond what flannel's plugin does: an ADD is undone if the node moved to another subnet meanwhile; a bridge
-// left with another subnet's gateway is mended; a DEL that failed can be repeated, and one whose cache is lost
-// still frees the address.
+// Beyond what flannel's plugin does: an ADD is undone if the node moved to another subnet meanwhile; a
+// bridge left with another subnet's gateway is mended; a DEL that failed can be repeated, and one whose
+// cache is lost still frees the address.
 package cni
 
 import (
@@ -24,7 +24,11 @@ import (
 
 // Main runs the plugin: the operation from CNI_COMMAND, the configuration from stdin.
 func Main(about string) {
-	skel.PluginMainFuncs(skel.CNIFuncs{Add: add, Check: check, Del: del, GC: gc, Status: status}, version.All, about)
+	skel.PluginMainFuncs(
+		skel.CNIFuncs{Add: add, Check: check, Del: del, GC: gc, Status: status},
+		version.All,
+		about,
+	)
 }
 
 // notReady turns an error that passes into CNI's "try again later" and leaves others as they are.
@@ -123,9 +127,11 @@ func (c conf) delegateOf(kept cache, container string) ([]byte, error) {
 }
 
 // anySubnet stands for a subnet that nobody knows any more. The addresses are for documentation (RFC 5737).
-const anySubnet = "FLANNEL_NETWORK=192.0.2.0/24\nFLANNEL_SUBNET=192.0.2.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
+const anySubnet = "FLANNEL_NETWORK=192.0.2.0/24\nFLANNEL_SUBNET=192.0.2.1/24\n" +
+	"FLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
 
-// delegateType reads the type out of a kept configuration, which may be of another delegate than is used now.
+// delegateType reads the type out of a kept configuration, which may be of another delegate than is used
+// now.
 func delegateType(delegate []byte, c conf) string {
 	var d struct{ Type string }
 	if err := json.Unmarshal(delegate, &d); err != nil || d.Type == "" {

@@ -12,7 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-const env4 = "FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=10.5.52.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
+const env4 = "FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=10.5.52.1/24\n" +
+	"FLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
 
 func TestParseEnv(t *testing.T) {
 	e, err := parseEnv(env4)
@@ -85,7 +86,8 @@ func TestDelegateMeansWhatFlannelsDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"cniVersion":"1.0.0","hairpinMode":true,` +
-		`"ipMasq":false,"ipam":{"ranges":[[{"subnet":"10.5.52.0/24"}]],"routes":[{"dst":"10.5.0.0/16"}],"type":"host-local"},` +
+		`"ipMasq":false,"ipam":{"ranges":[[{"subnet":"10.5.52.0/24"}]],"routes":[{"dst":"10.5.0.0/16"}],` +
+		`"type":"host-local"},` +
 		`"isDefaultGateway":true,"isGateway":true,"mtu":1450,"name":"cbr0","type":"bridge"}`
 	if string(raw) != want {
 		t.Fatalf("\n got %s\nwant %s", raw, want)

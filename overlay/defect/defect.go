@@ -1,6 +1,6 @@
-// Package defect names historic failures that a separate build of the overlay (tag `defects`) can be told to
-// have again, so that a scenario can show that it would notice. The normal build has none of them: every name
-// is refused.
+// Package defect names historic failures that a separate build of the overlay (tag `defects`) can be told
+// to have again, so that a scenario can show that it would notice. The normal build has none of them: every
+// name is refused.
 package defect
 
 import (
@@ -46,7 +46,10 @@ func Built() []Name { return slices.Clone(built) }
 
 func unknown(name string) error {
 	if len(built) == 0 {
-		return fmt.Errorf("defect %q: this is the normal build, which has no defects; build with -tags defects", name)
+		return fmt.Errorf(
+			"defect %q: this is the normal build, which has no defects; build with -tags defects",
+			name,
+		)
 	}
 	known := make([]string, len(built))
 	for i, n := range built {

@@ -120,8 +120,8 @@ func incompatible(link netlink.Link, want *netlink.Vxlan) string {
 	return ""
 }
 
-// addresses gives each device its address and takes others inside the overlay's networks off it; foreign ones
-// stay (flannel#1060).
+// addresses gives each device its address and takes others inside the overlay's networks off it; foreign
+// ones stay (flannel#1060).
 func (p *pass) addresses(links map[string]netlink.Link) {
 	for _, d := range p.want.Devices {
 		link := links[d.Name]

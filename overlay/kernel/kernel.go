@@ -1,11 +1,11 @@
-// Package kernel makes a node's kernel hold what a plan says, and keeps it so. One reconciler compares the two
-// and repairs, on netlink events and on a timer behind them; starting, healing after tampering, restarting
-// without a gap and clearing what no lease explains are all that one comparison.
+// Package kernel makes a node's kernel hold what a plan says, and keeps it so. One reconciler compares the
+// two and repairs, on netlink events and on a timer behind them; starting, healing after tampering,
+// restarting without a gap and clearing what no lease explains are all that one comparison.
 //
 // What counts as the overlay's own, and so may be changed or removed: its VXLAN devices with all that is on
-// them (addresses inside the overlay's networks, permanent neighbours and forwarding entries, routes), routes
-// by a gateway on the uplink whose destination is inside a network of the overlay, and its own nftables
-// tables. Nothing else is touched.
+// them (addresses inside the overlay's networks, permanent neighbours and forwarding entries, routes),
+// routes by a gateway on the uplink whose destination is inside a network of the overlay, and its own
+// nftables tables. Nothing else is touched.
 //
 // It works in the network namespace of the calling process, with CAP_NET_ADMIN, and starts no other program.
 package kernel
@@ -44,7 +44,8 @@ type Change struct {
 // String returns the change as one line of a log.
 func (c Change) String() string { return c.Kind + ": " + c.What }
 
-// Reconciler holds the plan and the means to carry it out. Its methods may be called from several goroutines.
+// Reconciler holds the plan and the means to carry it out. Its methods may be called from several
+// goroutines.
 type Reconciler struct {
 	opts Options
 	wake chan struct{}
@@ -168,8 +169,8 @@ type pass struct {
 	errs    []error
 }
 
-// run repairs in the order in which no packet is lost: what leads to a peer before the route that uses it, and
-// the other way round when something goes.
+// run repairs in the order in which no packet is lost: what leads to a peer before the route that uses it,
+// and the other way round when something goes.
 func (p *pass) run() {
 	links := p.devices()
 	if links == nil {

@@ -166,7 +166,9 @@ func (h host) dump() string {
 		for _, addr := range addrs {
 			fmt.Fprintf(&b, "addr %s on %s\n", addr.IPNet, a.Name)
 		}
-		neighbours, err := dump(func() ([]netlink.Neigh, error) { return h.nl.NeighList(a.Index, netlink.FAMILY_V4) })
+		neighbours, err := dump(
+			func() ([]netlink.Neigh, error) { return h.nl.NeighList(a.Index, netlink.FAMILY_V4) },
+		)
 		must(h.tb, err)
 		for _, n := range neighbours {
 			fmt.Fprintf(&b, "neigh %s %s permanent %t\n", n.IP, n.HardwareAddr, n.State == netlink.NUD_PERMANENT)
@@ -180,7 +182,11 @@ func (h host) dump() string {
 		}
 	}
 	routes, err := dump(func() ([]netlink.Route, error) {
-		return h.nl.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+		return h.nl.RouteListFiltered(
+			netlink.FAMILY_V4,
+			&netlink.Route{Table: unix.RT_TABLE_MAIN},
+			netlink.RT_FILTER_TABLE,
+		)
 	})
 	must(h.tb, err)
 	for _, r := range routes {
@@ -238,18 +244,24 @@ func cidr(text string) *net.IPNet { return toIPNet(netip.MustParsePrefix(text)) 
 // state is the plan of a node with n peers.
 func state(n int) plan.State {
 	s := plan.State{
-		Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")}, Uplink: "eth0",
+		Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")},
+		Uplink:   "eth0",
 		Devices: []plan.Device{{Name: "flannel.1", VNI: 1, Port: 8472, Parent: "eth0",
 			Local: netip.MustParseAddr("192.168.0.1"), MAC: lease.MAC{2, 0, 0, 0, 0, 1}, MTU: 1450}},
 		Addrs: []plan.Addr{{Link: "flannel.1", Prefix: netip.MustParsePrefix("10.5.0.0/32")}},
-		Rules: []plan.Rules{{Network: netip.MustParsePrefix("10.5.0.0/16"), Subnet: netip.MustParsePrefix("10.5.0.0/24"),
-			Masquerade: true, RandomFully: true, Forward: true}},
+		Rules: []plan.Rules{
+			{Network: netip.MustParsePrefix("10.5.0.0/16"), Subnet: netip.MustParsePrefix("10.5.0.0/24"),
+				Masquerade: true, RandomFully: true, Forward: true},
+		},
 		Sysctls: []plan.Sysctl{{Path: "net/ipv4/ip_forward", Value: "1"}},
 	}
 	for i := 1; i <= n; i++ {
 		subnet := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 5, byte(i), 0}), 24)
 		hw := lease.MAC{2, 0, 0, 0, 1, byte(i)}
-		s.FDB = append(s.FDB, plan.FDB{Link: "flannel.1", MAC: hw, Dst: netip.AddrFrom4([4]byte{192, 168, 0, byte(i + 1)})})
+		s.FDB = append(
+			s.FDB,
+			plan.FDB{Link: "flannel.1", MAC: hw, Dst: netip.AddrFrom4([4]byte{192, 168, 0, byte(i + 1)})},
+		)
 		s.Neighbours = append(s.Neighbours, plan.Neighbour{Link: "flannel.1", IP: subnet.Addr(), MAC: hw})
 		s.Routes = append(s.Routes, plan.Route{Dst: subnet, Via: subnet.Addr(), Link: "flannel.1", Onlink: true})
 	}
@@ -286,7 +298,8 @@ func TestTamperingIsRepairedWithinASecond(t *testing.T) {
 			return h.nl.RouteDel(&netlink.Route{Dst: toIPNet(s.Routes[index].Dst)})
 		},
 		"route elsewhere": func(h host, s plan.State) error {
-			return h.nl.RouteReplace(&netlink.Route{Dst: toIPNet(s.Routes[index].Dst), Gw: net.IP{192, 168, 0, 77}, LinkIndex: h.link("eth0").Attrs().Index})
+			return h.nl.RouteReplace(&netlink.Route{Dst: toIPNet(s.Routes[index].Dst), Gw: net.IP{192, 168, 0, 77},
+				LinkIndex: h.link("eth0").Attrs().Index})
 		},
 		"neighbour deleted": func(h host, s plan.State) error {
 			return h.nl.NeighDel(neighbourEntry(h.link("flannel.1").Attrs().Index, s.Neighbours[index]))
@@ -402,8 +415,11 @@ func TestCompatibleDeviceIsAdopted(t *testing.T) {
 	s := state(1)
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.HardwareAddr = "flannel.1", 1300, s.Devices[0].MAC[:]
-	must(t, h.nl.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs, VxlanId: 1, VtepDevIndex: h.link("eth0").Attrs().Index,
-		SrcAddr: net.IP{192, 168, 0, 1}, Port: 8472}))
+	must(
+		t,
+		h.nl.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs, VxlanId: 1, VtepDevIndex: h.link("eth0").Attrs().Index,
+			SrcAddr: net.IP{192, 168, 0, 1}, Port: 8472}),
+	)
 	before := h.link("flannel.1").Attrs().Index
 	h.apply(s)
 	if !h.asPlanned(s) || h.link("flannel.1").Attrs().Index != before {
@@ -445,7 +461,10 @@ func TestFindUplink(t *testing.T) {
 	if _, err := find(Selectors{}); err == nil || !strings.Contains(err.Error(), "--iface") {
 		t.Errorf("without a default route: %v", err)
 	}
-	must(t, h.nl.RouteAdd(&netlink.Route{Gw: net.IP{192, 168, 0, 254}, LinkIndex: h.link("eth0").Attrs().Index}))
+	must(
+		t,
+		h.nl.RouteAdd(&netlink.Route{Gw: net.IP{192, 168, 0, 254}, LinkIndex: h.link("eth0").Attrs().Index}),
+	)
 	for name, s := range map[string]Selectors{
 		"default route": {}, "name": {Names: []string{"eth0"}}, "address": {Names: []string{"192.168.0.1"}},
 		"pattern": {Patterns: []string{"^eth"}}, "reach": {CanReach: "192.168.0.77"},
@@ -456,7 +475,10 @@ func TestFindUplink(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, up, err)
 		}
 	}
-	if _, err := find(Selectors{Names: []string{"nope"}}); err == nil || !strings.Contains(err.Error(), "nope") {
+	if _, err := find(
+		Selectors{Names: []string{"nope"}},
+	); err == nil ||
+		!strings.Contains(err.Error(), "nope") {
 		t.Errorf("a link that is not there: %v", err)
 	}
 }

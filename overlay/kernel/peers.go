@@ -12,8 +12,8 @@ import (
 	"github.com/nemesh/nemesh/overlay/plan"
 )
 
-// neighbours sets the forwarding entries and neighbours that are missing or wrong and returns a function that
-// removes the others, to be called when no route uses them any more.
+// neighbours sets the forwarding entries and neighbours that are missing or wrong and returns a function
+// that removes the others, to be called when no route uses them any more.
 func (p *pass) neighbours(links map[string]netlink.Link) (drop func()) {
 	var drops []func()
 	for _, d := range p.want.Devices {
@@ -65,8 +65,8 @@ func on[T any](all []T, device string, of func(T) string) []T {
 	return some
 }
 
-// haveNeighbours lists the permanent neighbours of a device. Others are the kernel's own; it forgets them. One
-// that stands where a permanent one belongs is replaced, since it is missing from this list.
+// haveNeighbours lists the permanent neighbours of a device. Others are the kernel's own; it forgets them.
+// One that stands where a permanent one belongs is replaced, since it is missing from this list.
 func (p *pass) haveNeighbours(device string, index int) ([]plan.Neighbour, error) {
 	list, err := dump(func() ([]netlink.Neigh, error) { return p.nl.NeighList(index, netlink.FAMILY_ALL) })
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // tableName is the overlay's own nftables table, one per family.
 const tableName = "nemesh-overlay"
 
-// masqueradeMark exempts packets from masquerading, as flannel's rules do; kube-proxy sets it on packets that
-// it masquerades itself.
+// masqueradeMark exempts packets from masquerading, as flannel's rules do; kube-proxy sets it on packets
+// that it masquerades itself.
 const masqueradeMark = 0x4000
 
 // rule is one rule of a chain, with a tag by which it is recognised in the kernel.
@@ -29,8 +29,8 @@ type rule struct {
 	exprs []expr.Any
 }
 
-// rules makes the overlay's tables right. Each is replaced in one transaction, so it is never absent; a table
-// that is as it should be is not written.
+// rules makes the overlay's tables right. Each is replaced in one transaction, so it is never absent; a
+// table that is as it should be is not written.
 func (p *pass) rules() {
 	conn, err := nftables.New()
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/nemesh/nemesh/overlay/plan"
 )
 
-// Selectors say which link is the uplink: the first that one of Names (a link's name or one of its addresses)
-// or Patterns (regular expressions over both) finds, else the one towards CanReach, else the one of the
-// default route.
+// Selectors say which link is the uplink: the first that one of Names (a link's name or one of its
+// addresses) or Patterns (regular expressions over both) finds, else the one towards CanReach, else the one
+// of the default route.
 type Selectors struct {
 	Names, Patterns []string
 	CanReach        string
@@ -26,17 +26,22 @@ type Selectors struct {
 // FindUplink finds the uplink and its addresses in the calling process's network namespace. The error says
 // what was looked for; the link may still appear.
 func FindUplink(s Selectors) (plan.Uplink, error) {
-	links, err := dump(netlink.LinkList)
+	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return plan.Uplink{}, fmt.Errorf("open netlink: %w", err)
+	}
+	defer nl.Close()
+	links, err := dump(nl.LinkList)
 	if err != nil {
 		return plan.Uplink{}, fmt.Errorf("list links: %w", err)
 	}
-	link, err := s.choose(links)
+	link, err := s.choose(nl, links)
 	if err != nil {
 		return plan.Uplink{}, err
 	}
 	attrs := link.Attrs()
 	up := plan.Uplink{Name: attrs.Name, MTU: attrs.MTU}
-	addrs, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
+	addrs, err := dump(func() ([]netlink.Addr, error) { return nl.AddrList(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return plan.Uplink{}, fmt.Errorf("list addresses of %s: %w", attrs.Name, err)
 	}
@@ -56,9 +61,9 @@ func FindUplink(s Selectors) (plan.Uplink, error) {
 	return up, nil
 }
 
-func (s Selectors) choose(links []netlink.Link) (netlink.Link, error) {
+func (s Selectors) choose(nl *netlink.Handle, links []netlink.Link) (netlink.Link, error) {
 	for _, name := range s.Names {
-		if link, ok := find(links, func(text string) bool { return text == name }); ok {
+		if link, ok := find(nl, links, func(text string) bool { return text == name }); ok {
 			return link, nil
 		}
 	}
@@ -67,7 +72,7 @@ func (s Selectors) choose(links []netlink.Link) (netlink.Link, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--iface-regex %q: %w", pattern, err)
 		}
-		if link, ok := find(links, re.MatchString); ok {
+		if link, ok := find(nl, links, re.MatchString); ok {
 			return link, nil
 		}
 	}
@@ -78,19 +83,19 @@ func (s Selectors) choose(links []netlink.Link) (netlink.Link, error) {
 	case s.CanReach != "":
 		return towards(links, s.CanReach)
 	default:
-		return defaultRoute(links)
+		return defaultRoute(nl, links)
 	}
 }
 
 // find returns the first link whose name or one of whose addresses matches.
-func find(links []netlink.Link, match func(string) bool) (netlink.Link, bool) {
+func find(nl *netlink.Handle, links []netlink.Link, match func(string) bool) (netlink.Link, bool) {
 	for _, l := range links {
 		if match(l.Attrs().Name) {
 			return l, true
 		}
 	}
 	for _, l := range links {
-		addrs, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(l, netlink.FAMILY_ALL) })
+		addrs, err := dump(func() ([]netlink.Addr, error) { return nl.AddrList(l, netlink.FAMILY_ALL) })
 		if err != nil {
 			continue
 		}
@@ -115,10 +120,10 @@ func towards(links []netlink.Link, text string) (netlink.Link, error) {
 	return byIndex(links, routes[0].LinkIndex)
 }
 
-func defaultRoute(links []netlink.Link) (netlink.Link, error) {
+func defaultRoute(nl *netlink.Handle, links []netlink.Link) (netlink.Link, error) {
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		routes, err := dump(func() ([]netlink.Route, error) {
-			return netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+			return nl.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("list routes: %w", err)

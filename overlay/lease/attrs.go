@@ -8,7 +8,8 @@ import (
 	"net/netip"
 )
 
-// Attrs is the value of a lease's key: what a node tells its peers. The JSON is flannel's (pkg/lease/lease.go).
+// Attrs is the value of a lease's key: what a node tells its peers. The JSON is flannel's
+// (pkg/lease/lease.go).
 type Attrs struct {
 	PublicIP      netip.Addr
 	PublicIPv6    netip.Addr

@@ -52,20 +52,26 @@ type TakenError struct {
 
 // Error names the other node.
 func (e *TakenError) Error() string {
-	return fmt.Sprintf("public address %s belongs to node %q, which holds %s: two nodes cannot share it; give this "+
-		"one another with --public-ip or --iface, or delete the other's lease", e.IP, e.Owner.Node, e.Owner.Subnet)
+	return fmt.Sprintf(
+		"public address %s belongs to node %q, which holds %s: two nodes cannot share it; give this "+
+			"one another with --public-ip or --iface, or delete the other's lease",
+		e.IP,
+		e.Owner.Node,
+		e.Owner.Subnet,
+	)
 }
 
 // candidates bounds how many free subnets are looked at before one is picked, as flannel does.
 const candidates = 100
 
-// Choose decides which subnet a node should have: the one it holds, else the one it had, else one that nobody
-// has owned, else the one whose owner has been silent longest.
+// Choose decides which subnet a node should have: the one it holds, else the one it had, else one that
+// nobody has owned, else the one whose owner has been silent longest.
 func Choose(v View, r Request) (Choice, error) {
 	c := Choice{}
 	if l, ok := v.Of(r.IP, r.IP6); ok && l.Subnet != r.Avoid {
 		o, ok := v.OwnerOf(l.Subnet)
-		if ok && sameNode(o.Attrs, r.IP, r.IP6) && o.Instance != r.Instance && o.Node != r.Node && !l.Reservation() {
+		if ok && sameNode(o.Attrs, r.IP, r.IP6) && o.Instance != r.Instance && o.Node != r.Node &&
+			!l.Reservation() {
 			return Choice{}, &TakenError{IP: r.IP, Owner: o}
 		}
 		if fits(r.Config, l.Subnet) {
@@ -117,7 +123,14 @@ func anyOverlap(leases []Lease, s Subnet) bool {
 }
 
 // pick chooses the prefix of one family.
-func pick(of func(Subnet) netip.Prefix, rng netconf.Range, v View, others []Lease, r Request, c *Choice) (netip.Prefix, error) {
+func pick(
+	of func(Subnet) netip.Prefix,
+	rng netconf.Range,
+	v View,
+	others []Lease,
+	r Request,
+	c *Choice,
+) (netip.Prefix, error) {
 	owners := map[netip.Prefix]Owner{}
 	for _, o := range v.Owners {
 		owners[of(o.Subnet)] = o
@@ -141,8 +154,13 @@ func pick(of func(Subnet) netip.Prefix, rng netconf.Range, v View, others []Leas
 		return fresh[r.Pick(len(fresh))], nil
 	}
 	if len(owned) == 0 {
-		return netip.Prefix{}, fmt.Errorf("%w: all %d leases of %s are in use; delete leases of nodes that are gone "+
-			"(overlayd --leave on each), or enlarge the network", ErrExhausted, len(others), rng.Network)
+		return netip.Prefix{}, fmt.Errorf(
+			"%w: all %d leases of %s are in use; delete leases of nodes that are gone "+
+				"(overlayd --leave on each), or enlarge the network",
+			ErrExhausted,
+			len(others),
+			rng.Network,
+		)
 	}
 	sort.SliceStable(owned, func(i, j int) bool { return owners[owned[i]].Seen.Before(owners[owned[j]].Seen) })
 	c.Why = "its owner has been silent longest"
@@ -162,7 +180,13 @@ func taken(of func(Subnet) netip.Prefix, others []Lease, p netip.Prefix) bool {
 // Peers returns what explains kernel entries of other nodes: their leases, and the records of owners whose
 // lease is gone, as long as the hold lasts and nobody else has the subnet. A record of a node that has moved
 // explains nothing. next is the moment at which the earliest record in the answer ends; zero if none does.
-func Peers(v View, own Subnet, ip, ip6 netip.Addr, hold time.Duration, now time.Time) (peers []Lease, next time.Time) {
+func Peers(
+	v View,
+	own Subnet,
+	ip, ip6 netip.Addr,
+	hold time.Duration,
+	now time.Time,
+) (peers []Lease, next time.Time) {
 	alive := map[netip.Addr]bool{}
 	for _, l := range v.Leases {
 		if sameNode(l.Attrs, ip, ip6) {

@@ -6,7 +6,8 @@
 //	<prefix>/subnets/<subnet>  one per node, attached to an etcd lease; without one it is a reservation
 //	<prefix>/owners/<subnet>   who had the subnet last; ours only, without TTL, ignored by flannel
 //
-// What is decided (which subnet to take, whose word counts) is pure and stands apart from what is done in etcd.
+// What is decided (which subnet to take, whose word counts) is pure and stands apart from what is done in
+// etcd.
 package lease
 
 import (
@@ -31,8 +32,8 @@ type Lease struct {
 // Reservation reports whether an operator has reserved the subnet: the key has no TTL.
 func (l Lease) Reservation() bool { return l.ID == 0 }
 
-// Owner is one key under owners/: the node that last held a subnet. It explains a peer's entries in the kernel
-// while its lease is gone, and keeps the subnet from being given away before others.
+// Owner is one key under owners/: the node that last held a subnet. It explains a peer's entries in the
+// kernel while its lease is gone, and keeps the subnet from being given away before others.
 type Owner struct {
 	Subnet Subnet `json:"-"`
 	Attrs  Attrs

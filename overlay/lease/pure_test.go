@@ -73,7 +73,10 @@ func TestDamagedAttrsAreRefused(t *testing.T) {
 		}
 	}
 	var a Attrs
-	if err := json.Unmarshal([]byte(`{"PublicIP":"10.0.0.1","BackendType":"udp","BackendData":7}`), &a); err != nil {
+	if err := json.Unmarshal(
+		[]byte(`{"PublicIP":"10.0.0.1","BackendType":"udp","BackendData":7}`),
+		&a,
+	); err != nil {
 		t.Errorf("data of a backend that is not ours: %v", err)
 	}
 }
@@ -129,10 +132,12 @@ func TestChoose(t *testing.T) {
 		want   string
 		check  func(Choice) bool
 	}{
-		"first free":           {want: "10.0.0.64-26"},
-		"held already":         {view: View{Leases: []Lease{mine}}, want: "10.0.0.128-26", check: func(c Choice) bool { return c.Existing != nil }},
-		"had before, free":     {change: func(r *Request) { r.Previous = sub("10.0.0.192/26") }, want: "10.0.0.192-26"},
-		"had before, taken":    {view: View{Leases: []Lease{other}}, change: func(r *Request) { r.Previous = sub("10.0.0.64/26") }, want: "10.0.0.128-26"},
+		"first free": {want: "10.0.0.64-26"},
+		"held already": {view: View{Leases: []Lease{mine}}, want: "10.0.0.128-26",
+			check: func(c Choice) bool { return c.Existing != nil }},
+		"had before, free": {change: func(r *Request) { r.Previous = sub("10.0.0.192/26") }, want: "10.0.0.192-26"},
+		"had before, taken": {view: View{Leases: []Lease{other}},
+			change: func(r *Request) { r.Previous = sub("10.0.0.64/26") }, want: "10.0.0.128-26"},
 		"had before, unfit":    {change: func(r *Request) { r.Previous = sub("10.9.0.0/26") }, want: "10.0.0.64-26"},
 		"never owned is first": {view: View{Owners: []Owner{owner("10.0.0.64/26", "3.3.3.3", now)}}, want: "10.0.0.128-26"},
 		"then the silent longest": {view: View{Owners: []Owner{
@@ -145,7 +150,8 @@ func TestChoose(t *testing.T) {
 			owner("10.0.0.192/26", "5.5.5.5", now),
 		}}, want: "10.0.0.128-26", check: func(c Choice) bool { return c.Held }},
 		"a lease that does not fit is given up": {
-			view: View{Leases: []Lease{{Subnet: sub("10.7.0.0/26"), Attrs: of("1.1.1.1"), ID: 1}}}, want: "10.0.0.64-26",
+			view:  View{Leases: []Lease{{Subnet: sub("10.7.0.0/26"), Attrs: of("1.1.1.1"), ID: 1}}},
+			want:  "10.0.0.64-26",
 			check: func(c Choice) bool { return c.Unfit != nil },
 		},
 		"an address that moved to us with its lease gone": {
@@ -191,7 +197,11 @@ func TestChooseSaysWhenNothingIsFree(t *testing.T) {
 	for _, s := range []string{"10.0.0.64/26", "10.0.0.128/26", "10.0.0.192/26"} {
 		v.Leases = append(v.Leases, Lease{Subnet: sub(s), Attrs: of("2.2.2.2"), ID: 1})
 	}
-	if _, err := Choose(v, request()); !errors.Is(err, ErrExhausted) || !strings.Contains(err.Error(), "--leave") {
+	if _, err := Choose(
+		v,
+		request(),
+	); !errors.Is(err, ErrExhausted) ||
+		!strings.Contains(err.Error(), "--leave") {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -103,7 +103,13 @@ func (s *Store) Acquire(ctx context.Context, c Choice, o Owner, ttl time.Duratio
 }
 
 // acquireOps are what acquiring writes: the key, the record, and the removal of a lease that does not fit.
-func (s *Store) acquireOps(c Choice, o Owner, ttl time.Duration, value string, id int64) ([]clientv3.Op, error) {
+func (s *Store) acquireOps(
+	c Choice,
+	o Owner,
+	ttl time.Duration,
+	value string,
+	id int64,
+) ([]clientv3.Op, error) {
 	record, err := s.recordOp(c.Subnet, o, ttl)
 	if err != nil {
 		return nil, err
@@ -112,7 +118,11 @@ func (s *Store) acquireOps(c Choice, o Owner, ttl time.Duration, value string, i
 		clientv3.OpPut(s.leaseKey(c.Subnet), value, clientv3.WithLease(clientv3.LeaseID(id))), record,
 	}
 	if c.Unfit != nil && c.Unfit.Subnet != c.Subnet {
-		ops = append(ops, clientv3.OpDelete(s.leaseKey(c.Unfit.Subnet)), clientv3.OpDelete(s.ownerKey(c.Unfit.Subnet)))
+		ops = append(
+			ops,
+			clientv3.OpDelete(s.leaseKey(c.Unfit.Subnet)),
+			clientv3.OpDelete(s.ownerKey(c.Unfit.Subnet)),
+		)
 	}
 	return ops, nil
 }
@@ -126,8 +136,8 @@ func (s *Store) recordOp(n Subnet, o Owner, ttl time.Duration) (clientv3.Op, err
 	return clientv3.OpPut(s.ownerKey(n), string(raw)), nil
 }
 
-// leaseID finds an etcd lease to hang the key on: the node's own of before if it lives and has the TTL wanted,
-// else a new one.
+// leaseID finds an etcd lease to hang the key on: the node's own of before if it lives and has the TTL
+// wanted, else a new one.
 func (s *Store) leaseID(ctx context.Context, c Choice, ttl time.Duration, id int64) (int64, bool, error) {
 	ids := []int64{id}
 	if c.Existing != nil {
@@ -169,7 +179,11 @@ func seconds(ttl time.Duration) int64 {
 func (s *Store) revoke(ctx context.Context, id int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if _, err := s.client.Revoke(ctx, clientv3.LeaseID(id)); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+	if _, err := s.client.Revoke(
+		ctx,
+		clientv3.LeaseID(id),
+	); err != nil &&
+		!errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		s.log.Warn("could not revoke an etcd lease that is not needed; it will expire", "lease", id, "err", err)
 	}
 }
@@ -222,7 +236,9 @@ func (s *Store) Release(ctx context.Context, l Lease) error {
 // view makes sense of raw keys. What is no lease or record is left out and listed.
 func (s *Store) view(keys map[string]*mvccpb.KeyValue, revision int64) View {
 	v := View{Revision: revision}
-	ignore := func(key string, err error) { v.Ignored = append(v.Ignored, Ignored{Key: key, Reason: err.Error()}) }
+	ignore := func(key string, err error) {
+		v.Ignored = append(v.Ignored, Ignored{Key: key, Reason: err.Error()})
+	}
 	for _, key := range sortedKeys(keys) {
 		kv := keys[key]
 		switch {

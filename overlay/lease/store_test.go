@@ -115,7 +115,10 @@ func leases(tb testing.TB, c *clientv3.Client) []clientv3.LeaseStatus {
 func TestFortyAtOnceOnFortyOneSubnets(t *testing.T) {
 	c := server(t)
 	// SubnetMin to SubnetMax are 41 subnets.
-	config := network(t, `{"Network":"10.0.0.0/16","SubnetLen":24,"SubnetMin":"10.0.1.0","SubnetMax":"10.0.41.0"}`)
+	config := network(
+		t,
+		`{"Network":"10.0.0.0/16","SubnetLen":24,"SubnetMin":"10.0.1.0","SubnetMax":"10.0.41.0"}`,
+	)
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	got := map[string]bool{}

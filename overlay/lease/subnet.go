@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Subnet is what one node is leased: an IPv4 prefix, an IPv6 prefix, or one of each. A family that it has not
-// is the zero prefix.
+// Subnet is what one node is leased: an IPv4 prefix, an IPv6 prefix, or one of each. A family that it has
+// not is the zero prefix.
 type Subnet struct {
 	V4, V6 netip.Prefix
 }

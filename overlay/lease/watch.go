@@ -31,8 +31,8 @@ type Watcher struct {
 	err  error
 }
 
-// NewWatcher makes a watcher that asks etcd for its revision every check and takes an answer that is later than
-// timeout for none.
+// NewWatcher makes a watcher that asks etcd for its revision every check and takes an answer that is later
+// than timeout for none.
 func NewWatcher(store *Store, check, timeout time.Duration) *Watcher {
 	return &Watcher{store: store, check: check, timeout: timeout}
 }

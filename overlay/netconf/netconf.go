@@ -1,8 +1,9 @@
 // Package netconf reads the network configuration that flannel and this overlay share: one JSON document in
 // etcd at <prefix>/config. Parse fills in the defaults and refuses what cannot work, naming field and value.
 //
-// The format and its rules are those of flannel's Documentation/configuration.md (v0.28), with one difference:
-// a configuration without a Backend means vxlan, as flannel's documentation says, and not udp, as its code does.
+// The format and its rules are those of flannel's Documentation/configuration.md (v0.28), with one
+// difference: a configuration without a Backend means vxlan, as flannel's documentation says, and not udp,
+// as its code does.
 package netconf
 
 import (
@@ -32,7 +33,8 @@ type Range struct {
 	Min, Max netip.Prefix
 }
 
-// Contains reports whether subnet is one that may be handed out: of the right length and between Min and Max.
+// Contains reports whether subnet is one that may be handed out: of the right length and between Min and
+// Max.
 func (r Range) Contains(subnet netip.Prefix) bool {
 	return subnet.IsValid() && subnet == subnet.Masked() && subnet.Bits() == r.SubnetLen &&
 		subnet.Addr().Is4() == r.Network.Addr().Is4() &&

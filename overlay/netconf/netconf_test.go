@@ -90,7 +90,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, r := range []Range{c.IPv4, c.IPv6} {
-			if r.Network.IsValid() && (!r.Contains(r.Min) || !r.Contains(r.Max) || !r.Network.Contains(r.Max.Addr())) {
+			if r.Network.IsValid() &&
+				(!r.Contains(r.Min) || !r.Contains(r.Max) || !r.Network.Contains(r.Max.Addr())) {
 				t.Errorf("%s: %+v does not hold its own bounds", raw, r)
 			}
 		}

@@ -1,7 +1,7 @@
 package plan
 
-// hostGW plans plain routes: each peer's subnet by way of the peer's own address on the shared link. Nodes must
-// be on one link; a peer that is not gets no route, and is named.
+// hostGW plans plain routes: each peer's subnet by way of the peer's own address on the shared link. Nodes
+// must be on one link; a peer that is not gets no route, and is named.
 func hostGW(in Input) (State, []Rejected) {
 	s := common(in)
 	peers, rejected := trusted(in)

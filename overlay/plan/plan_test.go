@@ -64,8 +64,10 @@ func TestVXLAN(t *testing.T) {
 			Link: "flannel.1", Onlink: true}},
 		Neighbours: []Neighbour{{"flannel.1", netip.MustParseAddr("10.5.2.0"), two}},
 		FDB:        []FDB{{"flannel.1", two, netip.MustParseAddr("192.168.0.2")}},
-		Rules: []Rules{{Network: netip.MustParsePrefix("10.5.0.0/16"), Subnet: netip.MustParsePrefix("10.5.1.0/24"),
-			Masquerade: true, Forward: true}},
+		Rules: []Rules{
+			{Network: netip.MustParsePrefix("10.5.0.0/16"), Subnet: netip.MustParsePrefix("10.5.1.0/24"),
+				Masquerade: true, Forward: true},
+		},
 		Sysctls: []Sysctl{{"net/ipv4/ip_forward", "1"}, {"net/ipv6/conf/flannel.1/accept_ra", "0"}},
 	}
 	if !reflect.DeepEqual(s, want) {
@@ -113,7 +115,12 @@ func TestDirectRouting(t *testing.T) {
 	s, _ := vxlan(in)
 	want := []Route{
 		{Dst: netip.MustParsePrefix("10.5.2.0/24"), Via: netip.MustParseAddr("192.168.0.2"), Link: "eth0"},
-		{Dst: netip.MustParsePrefix("10.5.3.0/24"), Via: netip.MustParseAddr("10.5.3.0"), Link: "flannel.1", Onlink: true},
+		{
+			Dst:    netip.MustParsePrefix("10.5.3.0/24"),
+			Via:    netip.MustParseAddr("10.5.3.0"),
+			Link:   "flannel.1",
+			Onlink: true,
+		},
 	}
 	if !reflect.DeepEqual(s.Routes, want) || len(s.FDB) != 1 {
 		t.Fatalf("%+v", s)
@@ -121,13 +128,24 @@ func TestDirectRouting(t *testing.T) {
 }
 
 func TestHostGW(t *testing.T) {
-	near, far := peer(t, "10.5.2.0/24", "192.168.0.2", "02:00:00:00:00:02"), peer(t, "10.5.3.0/24", "172.20.0.3", "02:00:00:00:00:03")
+	near, far := peer(
+		t,
+		"10.5.2.0/24",
+		"192.168.0.2",
+		"02:00:00:00:00:02",
+	), peer(
+		t,
+		"10.5.3.0/24",
+		"172.20.0.3",
+		"02:00:00:00:00:03",
+	)
 	near.Attrs.BackendType, far.Attrs.BackendType = "host-gw", "host-gw"
 	in := input(t, near, far)
 	in.Config = config(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`)
 	in.Direct = func(a netip.Addr) bool { return a == near.Attrs.PublicIP }
 	s, rejected := hostGW(in)
-	if len(s.Devices) != 0 || len(s.Routes) != 1 || s.Routes[0].Via != near.Attrs.PublicIP || len(rejected) != 1 {
+	if len(s.Devices) != 0 || len(s.Routes) != 1 || s.Routes[0].Via != near.Attrs.PublicIP ||
+		len(rejected) != 1 {
 		t.Fatalf("%+v, %v", s, rejected)
 	}
 }
@@ -147,7 +165,8 @@ func TestDualStack(t *testing.T) {
 	if len(rejected) != 0 || len(s.Devices) != 2 || s.Devices[1].Name != "flannel-v6.1" || len(s.Routes) != 3 {
 		t.Fatalf("%+v, %v", s, rejected)
 	}
-	if r := s.Routes[2]; r.Dst != both.Subnet.V6 || r.Link != "flannel-v6.1" || r.Via.String() != "fc00:0:0:2::" {
+	if r := s.Routes[2]; r.Dst != both.Subnet.V6 || r.Link != "flannel-v6.1" ||
+		r.Via.String() != "fc00:0:0:2::" {
 		t.Fatalf("%+v", r)
 	}
 }
@@ -163,8 +182,11 @@ func BenchmarkPlan(b *testing.B) {
 	for i := range 1000 {
 		peers = append(peers, lease.Lease{
 			Subnet: lease.Subnet{V4: netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.0/24", 100+i/256, i%256))},
-			Attrs: lease.Attrs{PublicIP: netip.AddrFrom4([4]byte{172, 16, byte(i / 256), byte(i)}), BackendType: "vxlan",
-				BackendData: &lease.VXLAN{VNI: 1, VtepMAC: lease.MAC{2, 1, 0, 0, byte(i / 256), byte(i)}}},
+			Attrs: lease.Attrs{
+				PublicIP:    netip.AddrFrom4([4]byte{172, 16, byte(i / 256), byte(i)}),
+				BackendType: "vxlan",
+				BackendData: &lease.VXLAN{VNI: 1, VtepMAC: lease.MAC{2, 1, 0, 0, byte(i / 256), byte(i)}},
+			},
 		})
 	}
 	c, err := netconf.Parse([]byte(`{"Network":"10.0.0.0/8"}`))

@@ -1,6 +1,6 @@
-// Package plan computes what the kernel of a node should hold, from the network configuration, the node's own
-// lease and its peers. It is pure: a backend is one function, and everything else (healing, restart without a
-// gap, clean-up of what no lease explains) follows from comparing its result with what is there.
+// Package plan computes what the kernel of a node should hold, from the network configuration, the node's
+// own lease and its peers. It is pure: a backend is one function, and everything else (healing, restart
+// without a gap, clean-up of what no lease explains) follows from comparing its result with what is there.
 package plan
 
 import (

@@ -43,8 +43,8 @@ type problem struct {
 	Text    string `xml:",chardata"`
 }
 
-// Render returns the XML of a run. A failed scenario is a failure; one that is not proven or did not end is an
-// error.
+// Render returns the XML of a run. A failed scenario is a failure; one that is not proven or did not end is
+// an error.
 func Render(o *record.Outcome) ([]byte, error) {
 	s := suite{Name: "nemesh", Tests: len(o.Scenarios), Time: seconds(int64(o.Duration()))}
 	if o.Run != nil {

@@ -25,7 +25,8 @@ func Now() int64 {
 // At converts a moment of this process to the record's clock.
 func At(t time.Time) int64 { return Now() - int64(time.Since(t)) }
 
-// Writer appends to a record. A nil Writer drops everything. Its methods may be called from several goroutines.
+// Writer appends to a record. A nil Writer drops everything. Its methods may be called from several
+// goroutines.
 type Writer struct {
 	file     *shared
 	scenario string
@@ -113,8 +114,12 @@ func Read(r io.Reader, each func(Event) error) error {
 			return fmt.Errorf("line %d is not an event of a record: %w", n, err)
 		}
 		if e.Run != nil && e.Run.Version != Version {
-			return fmt.Errorf("the record has schema version %d and this program reads version %d: use the nemesh that "+
-				"wrote it", e.Run.Version, Version)
+			return fmt.Errorf(
+				"the record has schema version %d and this program reads version %d: use the nemesh that "+
+					"wrote it",
+				e.Run.Version,
+				Version,
+			)
 		}
 		if err := each(e); err != nil {
 			return err

@@ -1,9 +1,9 @@
-// Package record is the record of a run: everything that happened, one JSON object a line, with one clock. All
-// that is shown anywhere is rendered from it.
+// Package record is the record of a run: everything that happened, one JSON object a line, with one clock.
+// All that is shown anywhere is rendered from it.
 //
-// Several processes write to one file. Each line is one write to a file opened for appending, which the kernel
-// keeps whole and in order; the clock is CLOCK_MONOTONIC, which all processes of a machine share. A record that
-// was cut off (kill -9, full disk) is read up to its last whole line.
+// Several processes write to one file. Each line is one write to a file opened for appending, which the
+// kernel keeps whole and in order; the clock is CLOCK_MONOTONIC, which all processes of a machine share. A
+// record that was cut off (kill -9, full disk) is read up to its last whole line.
 package record
 
 import "time"

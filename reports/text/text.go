@@ -78,15 +78,19 @@ func Rerun(name string) string {
 	return "make chaos FOCUS='" + strings.ReplaceAll(name, "'", ".") + "'"
 }
 
-// Failure renders why a scenario did not pass: what was expected, what was there, what was broken at the time,
-// the state that matters, and how to run it again.
+// Failure renders why a scenario did not pass: what was expected, what was there, what was broken at the
+// time, the state that matters, and how to run it again.
 func (s Style) Failure(sc *record.Scenario) string {
 	v := sc.Verdict
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%s %s\n  at %s\n", s.mark(v.State), sc.Name, v.Location)
 	block(&b, "message", strings.Split(strings.TrimSpace(v.Message), "\n"))
 	if len(sc.Reach) > 0 && !strings.Contains(v.Message, "expected and") {
-		block(&b, "reachability asked last", strings.Split(strings.TrimRight(record.ReachTable(sc.Reach), "\n"), "\n"))
+		block(
+			&b,
+			"reachability asked last",
+			strings.Split(strings.TrimRight(record.ReachTable(sc.Reach), "\n"), "\n"),
+		)
 	}
 	active := v.Active
 	if len(active) == 0 {

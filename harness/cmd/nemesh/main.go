@@ -32,15 +32,16 @@ func execute(args []string) int {
 	root := &cobra.Command{
 		Use:   "nemesh",
 		Short: "Break an overlay network on purpose and see what its pods felt",
-		Long: `nemesh builds a cluster of network namespaces with a real etcd and an overlay's agents, breaks it, and
-measures every packet its pods lose. It needs no root and leaves nothing behind.
+		Long: `nemesh builds a cluster of network namespaces with a real etcd and an overlay's agents,
+breaks it, and measures every packet its pods lose. It needs no root and leaves nothing behind.
 
 Exit codes: 0 all passed, 1 something failed, 2 something was not proven, the world could not be built, or
 the command line was wrong.`,
 		Example: `  nemesh run                      every scenario
   nemesh run flannel-636          those whose name matches
   nemesh run issue:flannel-520    those with the label`,
-		SilenceUsage: true, SilenceErrors: true,
+		SilenceUsage:  true,
+		SilenceErrors: true,
 	}
 	root.AddCommand(runCommand())
 	root.SetArgs(args)

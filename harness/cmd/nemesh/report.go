@@ -35,8 +35,8 @@ func about(seed int64) *record.Run {
 	return r
 }
 
-// startedByRoot tells whether the sandbox was entered as root: then no user namespace was made, and its users
-// are the machine's.
+// startedByRoot tells whether the sandbox was entered as root: then no user namespace was made, and its
+// users are the machine's.
 func startedByRoot() bool {
 	raw, err := os.ReadFile("/proc/self/uid_map")
 	fields := strings.Fields(string(raw))

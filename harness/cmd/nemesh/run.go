@@ -96,7 +96,12 @@ func (o *runOptions) findBinaries() error {
 	}
 	for _, name := range []string{"ginkgo", "scenarios.test"} {
 		if _, err := os.Stat(filepath.Join(o.bin, name)); err != nil {
-			return fmt.Errorf("%s is not in %s: run `make build`, or name the folder with --bin (%w)", name, o.bin, err)
+			return fmt.Errorf(
+				"%s is not in %s: run `make build`, or name the folder with --bin (%w)",
+				name,
+				o.bin,
+				err,
+			)
 		}
 	}
 	return nil
@@ -133,7 +138,7 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	if err != nil {
 		return exitUsage, err
 	}
-	defer follow.Close()
+	defer follow.file.Close()
 
 	ginkgo, err := o.start(ctx, dir, path, seed)
 	if err != nil {
@@ -155,7 +160,9 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 		screen.print("interrupted\n")
 		code = max(code, exitUsage)
 	}
-	rec.Write(record.Event{Kind: record.KindEnd, End: &record.End{Exit: code, Duration: int64(time.Since(began))}})
+	rec.Write(
+		record.Event{Kind: record.KindEnd, End: &record.End{Exit: code, Duration: int64(time.Since(began))}},
+	)
 	if err := rec.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, "nemesh: the record is not complete:", err)
 		code = max(code, exitUsage)
@@ -298,6 +305,3 @@ func (f *follower) read(ended func(*record.Scenario)) {
 		fmt.Fprintln(os.Stderr, "nemesh:", err)
 	}
 }
-
-// Close stops following.
-func (f *follower) Close() error { return f.file.Close() }
