@@ -39,6 +39,11 @@ func TestPlusCarries(t *testing.T) {
 	}
 }
 
+// stranger is a node that no cluster of four has.
+var stranger = map[string]driver.Driver{"node09": nil}
+
+var ip = netip.MustParseAddr
+
 func TestBadOptionsSayWhatToDo(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Options)
@@ -47,9 +52,9 @@ func TestBadOptionsSayWhatToDo(t *testing.T) {
 		"no nodes":            {func(o *Options) { o.Nodes = -1 }, "at least 1"},
 		"too many nodes":      {func(o *Options) { o.Nodes = 300 }, "larger Underlay, such as 192.168.0.0/16"},
 		"last is broadcast":   {func(o *Options) { o.Nodes = 55 }, "do not fit"},
-		"etcd is a node":      {func(o *Options) { o.Etcd = netip.MustParseAddr("192.168.200.202") }, "also a node's"},
-		"etcd outside":        {func(o *Options) { o.Etcd = netip.MustParseAddr("10.0.0.1") }, "outside the underlay"},
-		"etcd is the gateway": {func(o *Options) { o.Etcd = netip.MustParseAddr("192.168.200.1") }, "the switch's own"},
+		"etcd is a node":      {func(o *Options) { o.Etcd = ip("192.168.200.202") }, "also a node's"},
+		"etcd outside":        {func(o *Options) { o.Etcd = ip("10.0.0.1") }, "outside the underlay"},
+		"etcd is the gateway": {func(o *Options) { o.Etcd = ip("192.168.200.1") }, "the switch's own"},
 		"networks overlap": {func(o *Options) { o.Network = netip.MustParsePrefix("192.168.0.0/16") },
 			"overlaps the underlay"},
 		"network too small": {func(o *Options) {
@@ -58,7 +63,7 @@ func TestBadOptionsSayWhatToDo(t *testing.T) {
 		"subnet too long": {func(o *Options) { o.SubnetLen = 31 }, "SubnetLen 31"},
 		"VNI too large":   {func(o *Options) { o.VNI = 1 << 24 }, "24 bits"},
 		"port":            {func(o *Options) { o.Port = 70000 }, "no UDP port"},
-		"agent of nobody": {func(o *Options) { o.AgentOf = map[string]driver.Driver{"node09": nil} }, "node01 to node04"},
+		"agent of nobody": {func(o *Options) { o.AgentOf = stranger }, "node01 to node04"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{}.withDefaults()

@@ -53,24 +53,27 @@ func TestDualStack(t *testing.T) {
 }
 
 func TestErrorsNameFieldAndValue(t *testing.T) {
+	const network = `{"Network":"10.0.0.0/16"`
 	for raw, want := range map[string]string{
-		`{"Network":`:               "not the JSON",
-		`{}`:                        "Network is missing",
-		`{"Network":"ten"}`:         `Network "ten" is not a network`,
-		`{"Network":"10.0.0.0/29"}`: "too small",
-		`{"Network":"fc00::/48"}`:   "other address family",
-		`{"Network":"10.0.0.0/16","SubnetLen":17}`:                                            "SubnetLen 17 is too short",
-		`{"Network":"10.0.0.0/16","SubnetLen":31}`:                                            "SubnetLen 31: /30 is the longest",
-		`{"Network":"10.0.0.0/16","SubnetMin":"10.1.0.0"}`:                                    "SubnetMin 10.1.0.0 is outside",
-		`{"Network":"10.0.0.0/16","SubnetMax":"10.0.3.9"}`:                                    "10.0.3.0 would be",
-		`{"Network":"10.0.0.0/16","SubnetMin":"10.0.9.0","SubnetMax":"10.0.3.0"}`:             "is above",
-		`{"Network":"10.0.0.0/16","Backend":{"VNI":3}}`:                                       "no Type",
-		`{"Network":"10.0.0.0/16","Backend":{"Type":"vxlan","VNI":16777216}}`:                 "Backend.VNI 16777216",
-		`{"Network":"10.0.0.0/16","Backend":{"Type":"vxlan","Port":70000}}`:                   "Backend.Port 70000",
-		`{"Network":"10.0.0.0/16","Backend":{"Type":"vxlan","MTU":12}}`:                       "Backend.MTU 12",
-		`{"EnableIPv4":false,"Network":"10.0.0.0/16"}`:                                        "both false",
-		`{"Network":"10.0.0.0/16","EnableIPv6":true,"IPv6Network":"10.9.0.0/16"}`:             "other address family",
-		`{"Network":"10.0.0.0/16","EnableIPv6":true,"IPv6Network":"fc00::/125"}`:              "/124 at most",
+		`{"Network":`:                        "not the JSON",
+		`{}`:                                 "Network is missing",
+		`{"Network":"ten"}`:                  `Network "ten" is not a network`,
+		`{"Network":"10.0.0.0/29"}`:          "too small",
+		`{"Network":"fc00::/48"}`:            "other address family",
+		network + `,"SubnetLen":17}`:         "SubnetLen 17 is too short",
+		network + `,"SubnetLen":31}`:         "SubnetLen 31: /30 is the longest",
+		network + `,"SubnetMin":"10.1.0.0"}`: "SubnetMin 10.1.0.0 is outside",
+		network + `,"SubnetMax":"10.0.3.9"}`: "10.0.3.0 would be",
+		network + `,"SubnetMin":"10.0.9.0","SubnetMax":"10.0.3.0"}`: "is above",
+		network + `,"Backend":{"VNI":3}}`:                           "no Type",
+		network + `,"Backend":{"Type":"vxlan","VNI":16777216}}`:     "Backend.VNI 16777216",
+		network + `,"Backend":{"Type":"vxlan","Port":70000}}`:       "Backend.Port 70000",
+		network + `,"Backend":{"Type":"vxlan","MTU":12}}`:           "Backend.MTU 12",
+		`{"EnableIPv4":false,"Network":"10.0.0.0/16"}`:              "both false",
+		network + `,"EnableIPv6":true,"IPv6Network":"10.9.0.0/16"}`: "other address family",
+		network + `,"EnableIPv6":true,"IPv6Network":"fc00::/125"}`:  "/124 at most",
+
+		// IPv6 alone.
 		`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fc00::/48","IPv6SubnetLen":49}`: "IPv6SubnetLen 49",
 	} {
 		_, err := Parse([]byte(raw))

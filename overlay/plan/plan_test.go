@@ -75,27 +75,39 @@ func TestVXLAN(t *testing.T) {
 	}
 }
 
+const two = "02:00:00:00:00:"
+
+type leased = lease.Lease
+
+// group is the MAC of an IPv4 multicast group (RFC 1112).
+var group = lease.MAC{1, 0, 0x5e, 0, 0, 1}
+
+var (
+	prefix = netip.MustParsePrefix
+	addr   = netip.MustParseAddr
+)
+
 func TestUntrustedLeasesAreLeftOutAndNoOtherWithThem(t *testing.T) {
 	good := peer(t, "10.5.2.0/24", "192.168.0.2", "02:00:00:00:00:02")
-	other := func(change func(*lease.Lease)) lease.Lease {
+	other := func(change func(*leased)) lease.Lease {
 		l := peer(t, "10.5.3.0/24", "192.168.0.3", "02:00:00:00:00:03")
 		change(&l)
 		return l
 	}
 	for reason, bad := range map[string]lease.Lease{
-		"its backend is \"host-gw\"": other(func(l *lease.Lease) { l.Attrs.BackendType = "host-gw" }),
-		"outside the network":        other(func(l *lease.Lease) { l.Subnet.V4 = netip.MustParsePrefix("10.6.0.0/24") }),
-		"outside the network 10.5":   other(func(l *lease.Lease) { l.Subnet.V4 = netip.MustParsePrefix("10.0.0.0/8") }),
-		"overlaps this node's own":   other(func(l *lease.Lease) { l.Subnet.V4 = netip.MustParsePrefix("10.5.1.128/25") }),
-		"overlaps 10.5.2.0/24":       other(func(l *lease.Lease) { l.Subnet.V4 = netip.MustParsePrefix("10.5.2.0/25") }),
-		"claims this node's own":     other(func(l *lease.Lease) { l.Attrs.PublicIP = netip.MustParseAddr("192.168.0.1") }),
-		"is no node's":               other(func(l *lease.Lease) { l.Attrs.PublicIP = netip.MustParseAddr("224.0.0.1") }),
-		"names no VTEP":              other(func(l *lease.Lease) { l.Attrs.BackendData = nil }),
-		"VTEP MAC 00:00:00:00:00:00": other(func(l *lease.Lease) { l.Attrs.BackendData.VtepMAC = lease.MAC{} }),
-		"VTEP MAC 01:00:5e:00:00:01": other(func(l *lease.Lease) { l.Attrs.BackendData.VtepMAC = lease.MAC{1, 0, 0x5e, 0, 0, 1} }),
-		"is this node's own":         other(func(l *lease.Lease) { l.Attrs.BackendData.VtepMAC = mac(t, "02:00:00:00:00:01") }),
-		"is that of 192.168.0.2":     other(func(l *lease.Lease) { l.Attrs.BackendData.VtepMAC = mac(t, "02:00:00:00:00:02") }),
-		"its VNI is 9":               other(func(l *lease.Lease) { l.Attrs.BackendData.VNI = 9 }),
+		"its backend is \"host-gw\"": other(func(l *leased) { l.Attrs.BackendType = "host-gw" }),
+		"outside the network":        other(func(l *leased) { l.Subnet.V4 = prefix("10.6.0.0/24") }),
+		"outside the network 10.5":   other(func(l *leased) { l.Subnet.V4 = prefix("10.0.0.0/8") }),
+		"overlaps this node's own":   other(func(l *leased) { l.Subnet.V4 = prefix("10.5.1.128/25") }),
+		"overlaps 10.5.2.0/24":       other(func(l *leased) { l.Subnet.V4 = prefix("10.5.2.0/25") }),
+		"claims this node's own":     other(func(l *leased) { l.Attrs.PublicIP = addr("192.168.0.1") }),
+		"is no node's":               other(func(l *leased) { l.Attrs.PublicIP = addr("224.0.0.1") }),
+		"names no VTEP":              other(func(l *leased) { l.Attrs.BackendData = nil }),
+		"VTEP MAC 00:00:00:00:00:00": other(func(l *leased) { l.Attrs.BackendData.VtepMAC = lease.MAC{} }),
+		"VTEP MAC 01:00:5e:00:00:01": other(func(l *leased) { l.Attrs.BackendData.VtepMAC = group }),
+		"is this node's own":         other(func(l *leased) { l.Attrs.BackendData.VtepMAC = mac(t, two+"01") }),
+		"is that of 192.168.0.2":     other(func(l *leased) { l.Attrs.BackendData.VtepMAC = mac(t, two+"02") }),
+		"its VNI is 9":               other(func(l *leased) { l.Attrs.BackendData.VNI = 9 }),
 	} {
 		s, rejected := vxlan(input(t, good, bad))
 		if len(rejected) != 1 || !strings.Contains(rejected[0].Reason, reason) {
