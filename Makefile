@@ -3,7 +3,8 @@
 GO  ?= go
 BIN := bin
 FOCUS ?=
-TOOLS := $(GO) tool -modfile=.ci/tools/go.mod
+LINT := $(GO) tool -modfile=.ci/tools/golangci-lint/go.mod golangci-lint
+ACTIONLINT := $(GO) tool -modfile=.ci/tools/actionlint/go.mod actionlint
 
 PLUGINS := github.com/containernetworking/plugins/plugins
 
@@ -36,9 +37,9 @@ build: ## everything into bin/
 	$(call built,scenarios.test,test -c,./scenarios)
 
 lint: ## golangci-lint with every build tag, and actionlint
-	$(TOOLS) golangci-lint run ./...
-	$(TOOLS) golangci-lint run --build-tags defects ./...
-	$(TOOLS) actionlint
+	$(LINT) run ./...
+	$(LINT) run --build-tags defects ./...
+	$(ACTIONLINT)
 
 fuzz: ## each fuzz target for FUZZTIME (default 10s)
 	$(GO) test ./overlay/netconf -fuzz FuzzParse -fuzztime $(or $(FUZZTIME),10s)
