@@ -4,6 +4,7 @@ package text
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -73,9 +74,9 @@ func Short(d time.Duration) string {
 	return fmt.Sprintf("%.2f s", d.Seconds())
 }
 
-// Rerun is the command that runs one scenario again.
+// Rerun is the command that runs one scenario again. FOCUS is a regular expression.
 func Rerun(name string) string {
-	return "make chaos FOCUS='" + strings.ReplaceAll(name, "'", ".") + "'"
+	return "make chaos FOCUS='" + strings.ReplaceAll(regexp.QuoteMeta(name), "'", ".") + "'"
 }
 
 // Failure renders why a scenario did not pass: what was expected, what was there, what was broken at the

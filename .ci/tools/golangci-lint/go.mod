@@ -1,4 +1,4 @@
-// The linters, apart from the project's own module github.com/nemesh/nemesh/tools/golangci-lint
+// The linter of Go code, apart from the project's own module so that its many dependencies stay out of it.
 module github.com/nemesh/nemesh/tools/golangci-lint
 
 go 1.26.8

@@ -1,0 +1,73 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestHealsRunLastInFirstOut(t *testing.T) {
+	var s HealStack
+	var order []string
+	push := func(name string, err error) {
+		s.Push(name, func(context.Context) error {
+			order = append(order, name)
+			return err
+		})
+	}
+	push("first", nil)
+	push("second", errors.New("stuck"))
+	s.Push("third", func(context.Context) error { panic("boom") })
+	push("fourth", nil)
+	err := s.Heal(t.Context())
+	if strings.Join(order, " ") != "fourth second first" {
+		t.Errorf("order %v", order)
+	}
+	for _, want := range []string{`heal "second": stuck`, `heal "third": panic: boom`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q in %v", want, err)
+		}
+	}
+	if err := s.Heal(t.Context()); err != nil || len(s.Names()) != 0 {
+		t.Errorf("healed twice: %v, %v", err, s.Names())
+	}
+}
+
+func TestOneIsHealedAndTheOthersStay(t *testing.T) {
+	var s HealStack
+	healed := ""
+	for _, name := range []string{"a", "b", "c"} {
+		s.Push(name, func(context.Context) error {
+			healed += name
+			return nil
+		})
+	}
+	if err := s.HealOne(t.Context(), "b"); err != nil || healed != "b" || strings.Join(s.Names(), "") != "ac" {
+		t.Errorf("%v, healed %q, left %v", err, healed, s.Names())
+	}
+	if err := s.HealOne(t.Context(), "b"); err == nil || !strings.Contains(err.Error(), "it is not broken") {
+		t.Errorf("healed what was not broken: %v", err)
+	}
+}
+
+func TestProofThatDoesNotComeIsNotProven(t *testing.T) {
+	err := prove(t.Context(), 20*time.Millisecond, "pigs fly", func(context.Context) (bool, error) {
+		return false, errors.New("no wings")
+	})
+	if !errors.Is(err, ErrNotProven) || !strings.Contains(err.Error(), "pigs fly") ||
+		!strings.Contains(err.Error(), "no wings") {
+		t.Error(err)
+	}
+}
+
+func TestSubnetKey(t *testing.T) {
+	key, err := SubnetKey([]byte("FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=10.5.3.1/24\n"))
+	if key != "10.5.3.0-24" || err != nil {
+		t.Errorf("%q, %v", key, err)
+	}
+	if _, err := SubnetKey(nil); err == nil {
+		t.Error("a subnet out of nothing")
+	}
+}
