@@ -33,6 +33,7 @@ type Agent struct {
 	watcher *lease.Watcher
 	kernel  *kernel.Reconciler
 	hooks   hooks
+	status  *status
 
 	// All below belongs to the loop.
 	uplink  plan.Uplink
@@ -75,7 +76,17 @@ func New(opts Options, log *slog.Logger) (*Agent, error) {
 		noted:   map[string]bool{},
 	}
 	a.hooks = newHooks(opts.Defects, log)
+	a.status = &status{opts: opts, seen: a.watcher.Seen, repairs: reconciler.Repairs, alive: time.Now()}
 	return a, nil
+}
+
+// Run runs an agent until ctx ends, which is no error.
+func Run(ctx context.Context, opts Options, log *slog.Logger) error {
+	a, err := New(opts, log)
+	if err != nil {
+		return err
+	}
+	return a.Run(ctx)
 }
 
 // Run works until ctx ends, which is no error. The data plane, subnet.env and the lease stay.
@@ -92,6 +103,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if err := a.status.serve(ctx); err != nil {
+		return err
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- a.kernel.Run(ctx) }()
 	views := make(chan lease.View, 1)
@@ -126,6 +140,8 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View, failed <-chan
 	renew := time.NewTimer(time.Hour)
 	retry := time.NewTimer(time.Hour)
 	recheck := time.NewTimer(time.Hour)
+	beat := time.NewTicker(stuckAfter / 6)
+	defer beat.Stop()
 	for {
 		again := false // try again soon
 		select {
@@ -143,6 +159,9 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View, failed <-chan
 		case <-renew.C:
 			again = !a.renew(ctx)
 		case <-recheck.C:
+		case <-beat.C:
+			a.status.note(func(*status) {})
+			continue
 		}
 		if next := a.publish(); !next.IsZero() {
 			recheck.Reset(time.Until(next) + time.Second)
@@ -327,6 +346,17 @@ func (a *Agent) publish() (next time.Time) {
 		a.log.Info("ready", "subnet", a.own.Subnet, "peers", len(peers))
 		notifySystemd("READY=1")
 	}
+	a.status.note(func(s *status) {
+		s.subnet, s.written, s.peers = "", a.written && err == nil, len(peers)-len(rejected)
+		if a.own.ModRevision != 0 {
+			s.subnet = a.own.Subnet.String()
+		}
+		s.ignored = len(rejected) + len(a.view.Ignored)
+		s.expires = time.Time{}
+		if !a.own.Reservation() && !a.renewed.IsZero() {
+			s.expires = a.renewed.Add(a.opts.LeaseTTL)
+		}
+	})
 	return next
 }
 

@@ -35,7 +35,10 @@ type Options struct {
 	ForwardRules                   bool
 	StateDir, NodeName, LogLevel   string
 	Defects                        defect.Set
-	Version                        bool
+	HealthzIP                      string
+	HealthzPort                    int
+	EtcdUnseen                     time.Duration
+	Leave, Version                 bool
 }
 
 // list is a flag that may be given several times.
@@ -154,6 +157,10 @@ func (o *Options) define(f *flag.FlagSet) *[]string {
 	f.StringVar(&o.StateDir, "state-dir", "/var/lib/overlayd", "`folder` for what is kept over restarts")
 	f.StringVar(&o.NodeName, "node-name", host, "this node's `name`, for messages to people")
 	f.StringVar(&o.LogLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&o.HealthzIP, "healthz-ip", "0.0.0.0", "`address` for /healthz, /readyz and /metrics")
+	f.IntVar(&o.HealthzPort, "healthz-port", 0, "`port` for /healthz, /readyz and /metrics; 0 for none")
+	f.DurationVar(&o.EtcdUnseen, "etcd-unseen", 5*time.Minute, "/readyz fails when etcd is silent for longer")
+	f.BoolVar(&o.Leave, "leave", false, "give this node's lease back and exit; stop the agent first")
 	f.BoolVar(&o.Version, "version", false, "print the version and exit")
 	var defects []string
 	f.Var(list{&defects}, "defect", "historic failure to have; only in a build with -tags defects")
@@ -211,6 +218,9 @@ func (o *Options) validate() error {
 		if d <= 0 {
 			refuse("--%s %s: it must be more than nothing", name, d)
 		}
+	}
+	if o.HealthzPort < 0 || o.HealthzPort > 65535 {
+		refuse("--healthz-port %d is no port", o.HealthzPort)
 	}
 	if o.PeerHold < 0 {
 		refuse("--peer-hold %s: 0 or more", o.PeerHold)

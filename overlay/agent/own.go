@@ -132,6 +132,7 @@ func (a *Agent) renew(ctx context.Context) bool {
 	switch {
 	case err == nil:
 		a.renewed = time.Now()
+		a.status.note(func(s *status) { s.renewals++ })
 		delete(a.noted, renewFailed)
 		return true
 	case errors.Is(err, lease.ErrLost):

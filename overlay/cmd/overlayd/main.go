@@ -41,15 +41,18 @@ func run() int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop) // the next signal has its usual effect
-	a, err := agent.New(opts, log)
-	if err == nil {
-		err = a.Run(ctx)
+	if opts.Leave {
+		err = agent.Leave(ctx, opts, log)
+	} else {
+		err = agent.Run(ctx, opts, log)
 	}
 	if err != nil {
 		log.Error("ending", "err", err)
 		return 1
 	}
-	log.Info("ending; the data plane stays in place")
+	if !opts.Leave {
+		log.Info("ending; the data plane stays in place")
+	}
 	return 0
 }
 

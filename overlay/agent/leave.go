@@ -1,0 +1,48 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/nemesh/nemesh/overlay/lease"
+)
+
+// Leave gives this node's lease back, so that its peers drop it at once and its subnet may go to another. The
+// agent must have been stopped before; it would register again. The data plane of this node stays.
+func Leave(ctx context.Context, opts Options, log *slog.Logger) error {
+	client, err := dialEtcd(opts)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	state, err := load(opts.StateDir)
+	if err != nil {
+		return err
+	}
+	subnet, err := lease.ParseKey(state.Subnet)
+	if err != nil {
+		return fmt.Errorf("this node has left already, or never had a lease: there is none in %s", opts.StateDir)
+	}
+	store := lease.NewStore(client, opts.EtcdPrefix, log)
+	ctx, cancel := context.WithTimeout(ctx, 5*opts.EtcdTimeout)
+	defer cancel()
+	view, err := store.List(ctx)
+	if err != nil {
+		return fmt.Errorf("%w; the lease is kept, so try again when etcd answers", err)
+	}
+	held, ok := view.At(subnet)
+	if !ok || held.Attrs.PublicIP != state.PublicIP {
+		held = lease.Lease{Subnet: subnet} // only the record may be left
+	}
+	if err := store.Release(ctx, held); err != nil && !errors.Is(err, lease.ErrLost) {
+		return err
+	}
+	state.Subnet, state.LeaseID = "", 0
+	if err := state.save(opts.StateDir); err != nil {
+		return err
+	}
+	log.Info("left the network", "subnet", subnet)
+	return nil
+}
