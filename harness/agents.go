@@ -13,6 +13,7 @@ import (
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/observe"
+	"github.com/nemesh/nemesh/reports/record"
 )
 
 // readyWithin bounds an agent's start and the spreading of a change to all nodes.
@@ -27,8 +28,30 @@ func (c *Cluster) spec(n *Node) driver.Spec {
 	}
 }
 
-// LaunchAgent starts a node's agent and does not wait until it is ready.
-func (c *Cluster) LaunchAgent(ctx context.Context, name string) (*node.Process, error) {
+// RunAgent runs the agent's program on a node with more arguments, beside or instead of the agent, and waits for
+// its end.
+func (c *Cluster) RunAgent(ctx context.Context, name string, args ...string) (*node.Process, error) {
+	n, err := c.Node(name)
+	if err != nil {
+		return nil, err
+	}
+	spec := c.spec(n)
+	spec.ExtraArgs = args
+	p, err := n.Start(ctx, n.driver.Command(spec))
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-p.Exited():
+		return p, nil
+	case <-ctx.Done():
+		return nil, errors.Join(fmt.Errorf("the agent's program on %s does not end: %w", name, ctx.Err()), p.Kill(
+			context.WithoutCancel(ctx)))
+	}
+}
+
+// LaunchAgent starts a node's agent, with more arguments if given, and does not wait until it is ready.
+func (c *Cluster) LaunchAgent(ctx context.Context, name string, args ...string) (*node.Process, error) {
 	n, err := c.Node(name)
 	if err != nil {
 		return nil, err
@@ -38,7 +61,9 @@ func (c *Cluster) LaunchAgent(ctx context.Context, name string) (*node.Process, 
 	if n.agent != nil && n.agent.Running() {
 		return nil, fmt.Errorf("the agent on %s runs already", name)
 	}
-	n.agent, err = n.Start(ctx, n.driver.Command(c.spec(n)))
+	spec := c.spec(n)
+	spec.ExtraArgs = args
+	n.agent, err = n.Start(ctx, n.driver.Command(spec))
 	return n.agent, err
 }
 
@@ -131,6 +156,47 @@ func knows(n *Node, device string, all []*Node) (bool, error) {
 		return false, fmt.Errorf("it has no forwarding entry for %s", strings.Join(missing, ", "))
 	}
 	return true, nil
+}
+
+// KnowsOnly reports, as an error, where the first of the named nodes has more or fewer forwarding entries than
+// for the others.
+func (c *Cluster) KnowsOnly(names ...string) error {
+	var nodes []*Node
+	for _, name := range names {
+		n, err := c.Node(name)
+		if err != nil {
+			return err
+		}
+		nodes = append(nodes, n)
+	}
+	if ok, err := knows(nodes[0], c.device(nodes[0]), nodes); !ok {
+		return err
+	}
+	entries, err := observe.FDB(nodes[0].NetNS(), c.device(nodes[0]))
+	if err == nil && len(entries) != len(nodes)-1 {
+		err = fmt.Errorf("%s has %d forwarding entries for %d nodes", names[0], len(entries), len(nodes)-1)
+	}
+	return err
+}
+
+// Reboot switches a node off and on. Its pods are gone, and so is its agent, until it is started.
+func (c *Cluster) Reboot(ctx context.Context, name string) error {
+	n, err := c.Node(name)
+	if err != nil {
+		return err
+	}
+	c.noteFault(name+" rebooted", record.FaultProved, nil)
+	c.mu.Lock()
+	c.broke = append(c.broke, name+" rebooted")
+	c.mu.Unlock()
+	for _, p := range c.PodsOn(name) {
+		c.forgetPod(p)
+		if err := p.Close(); err != nil {
+			return err
+		}
+	}
+	c.mesh.Remove(name)
+	return n.Machine.Reboot(ctx)
 }
 
 // wait waits for a condition that an agent is to bring about.

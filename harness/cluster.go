@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/etcd"
@@ -98,7 +99,7 @@ func New(ctx context.Context, opts Options, rec *record.Writer) (*Cluster, error
 		mesh:   probe.NewMesh(probe.Options{Interval: opts.ProbeInterval}),
 	}
 	if err := c.build(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("build the world: %w", err), c.Close())
+		return nil, errors.Join(diskFull(), fmt.Errorf("build the world: %w", err), c.Close())
 	}
 	addrs := map[string]string{etcdMachine: opts.Etcd.String()}
 	for _, n := range c.nodes {
@@ -108,6 +109,17 @@ func New(ctx context.Context, opts Options, rec *record.Writer) (*Cluster, error
 		Nodes: addrs, Network: opts.Network.String(), Agent: opts.Agent.Name(), BuiltIn: int64(time.Since(began)),
 	}})
 	return c, nil
+}
+
+// diskFull says so when the sandbox's tmpfs has no room left, since what fails then seldom does.
+func diskFull() error {
+	var fs unix.Statfs_t
+	const little = 1 << 20
+	if err := unix.Statfs(sandbox.Dir, &fs); err != nil || fs.Bavail*uint64(fs.Bsize) > little {
+		return nil
+	}
+	return fmt.Errorf("the sandbox's /run is full (%d MiB): give it more with %s=1g, or the machine more memory",
+		fs.Blocks*uint64(fs.Bsize)>>20, sandbox.SizeEnv)
 }
 
 // check reports what keeps the described cluster from being built, binaries included.

@@ -172,4 +172,3 @@ func BenchmarkCluster(b *testing.B) {
 		b.StartTimer()
 	}
 }
-

@@ -39,8 +39,8 @@ func (c *Cluster) Leases(ctx context.Context) ([]Lease, error) {
 	var leases []Lease
 	for _, kv := range resp.Kvs {
 		var value struct{ PublicIP netip.Addr }
-		if err := json.Unmarshal(kv.Value, &value); err != nil {
-			return nil, fmt.Errorf("lease %s: %w", kv.Key, err)
+		if json.Unmarshal(kv.Value, &value) != nil {
+			continue // nonsense, which a scenario may have put there
 		}
 		l := Lease{Key: strings.TrimPrefix(string(kv.Key), dir), Value: string(kv.Value), PublicIP: value.PublicIP,
 			ID: kv.Lease}
@@ -54,6 +54,24 @@ func (c *Cluster) Leases(ctx context.Context) ([]Lease, error) {
 		leases = append(leases, l)
 	}
 	return leases, nil
+}
+
+// EtcdLeases lists the ids of all leases in etcd, whatever hangs on them.
+func (c *Cluster) EtcdLeases(ctx context.Context) ([]int64, error) {
+	client, err := c.store.Client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	resp, err := client.Leases(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list etcd's leases: %w", err)
+	}
+	var ids []int64
+	for _, l := range resp.Leases {
+		ids = append(ids, int64(l.ID))
+	}
+	return ids, nil
 }
 
 // LeaseOf returns the key of a node's lease, such as 10.5.3.0-24; "" if it has none.

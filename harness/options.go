@@ -119,7 +119,7 @@ func (o Options) validate() error {
 	if o.SubnetLen < o.Network.Bits()+2 || o.SubnetLen > 30 {
 		refuse("SubnetLen %d does not suit the network %s: it must be %d to 30", o.SubnetLen, o.Network,
 			o.Network.Bits()+2)
-	} else if room := 1<<(o.SubnetLen-o.Network.Bits()) - 1; room < o.Nodes {
+	} else if room := 1<<(o.SubnetLen-o.Network.Bits()) - 1; room < o.Nodes-len(o.Idle) {
 		// The first subnet is never handed out (SubnetMin is the second one by default).
 		refuse("the network %s has room for %d subnets of /%d but there are %d nodes: choose a larger Network "+
 			"or a longer SubnetLen", o.Network, room, o.SubnetLen, o.Nodes)

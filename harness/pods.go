@@ -37,11 +37,15 @@ func (c *Cluster) DelPod(ctx context.Context, p *pod.Pod) error {
 	if err := p.Del(ctx); err != nil {
 		return err
 	}
+	c.forgetPod(p)
+	return nil
+}
+
+func (c *Cluster) forgetPod(p *pod.Pod) {
 	c.mesh.Remove(p.Name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pods = slices.DeleteFunc(c.pods, func(q *pod.Pod) bool { return q == p })
-	return nil
 }
 
 // Pods lists the pods, by name.

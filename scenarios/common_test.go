@@ -3,14 +3,18 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/pod"
+	"github.com/nemesh/nemesh/harness/probe"
 )
 
 // addPods makes a pod on every node with a running agent.
@@ -75,3 +79,44 @@ func expectPermanent(c *harness.Cluster, node string) {
 		Expect(entries).To(HaveEach(HaveField("State", "PERMANENT")), "%s of %s", what, node)
 	}
 }
+
+// expectNothingLostBut is expectNothingLost for the pairs that a node has no part in.
+func expectNothingLostBut(ctx context.Context, c *harness.Cluster, node string) {
+	GinkgoHelper()
+	report, err := c.Mesh().Settle(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	lost, sent := report.Lost(func(p probe.PairReport) bool {
+		return !strings.HasPrefix(p.From, node) && !strings.HasPrefix(p.To, node)
+	})
+	Expect(sent).To(BeNumerically(">", 0))
+	Expect(lost).To(BeZero(), "of %d echoes of pairs that %s has no part in", sent, node)
+}
+
+// macOf returns the MAC of a node's overlay device.
+func macOf(c *harness.Cluster, node string) string {
+	GinkgoHelper()
+	_, mac, _ := strings.Cut(deviceOf(c, node), " ")
+	return mac
+}
+
+// fdbOf lists the forwarding entries of a node's overlay device.
+func fdbOf(c *harness.Cluster, m *node.Machine) []observe.Neighbour {
+	GinkgoHelper()
+	entries, err := observe.FDB(m.NetNS(), c.Device())
+	Expect(err).NotTo(HaveOccurred())
+	return entries
+}
+
+// ruleHandles identifies every nftables rule of a node: rules that are written again get other handles.
+func ruleHandles(c *harness.Cluster, name string) []string {
+	GinkgoHelper()
+	m, err := c.Machine(name)
+	Expect(err).NotTo(HaveOccurred())
+	handles, err := observe.RuleHandles(m.NetNS())
+	Expect(err).NotTo(HaveOccurred())
+	Expect(handles).NotTo(BeEmpty())
+	return handles
+}
+
+// prefix is netip.MustParsePrefix.
+func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }

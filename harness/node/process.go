@@ -151,6 +151,25 @@ func (p *Process) Command() Command { return p.command }
 // Pid returns the process id, as seen in the sandbox.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
+// CPU returns the processor time that the process has used so far, with a resolution of 10 ms (proc(5), fields
+// 14 and 15 of stat); 0 when it has ended.
+func (p *Process) CPU() time.Duration {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid()))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(raw), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	var user, system int64
+	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
+		return 0
+	}
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
 // Exited is closed when the process has ended and its output has been read.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 

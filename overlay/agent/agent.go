@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -44,8 +45,9 @@ type Agent struct {
 	stored  saved // as it was written last
 	own     lease.Lease
 	view    lease.View
-	online  bool // the view comes from etcd, not from the saved state
-	had     bool // a lease was held in this run
+	kept    []lease.Owner // peers that a rewound etcd has forgotten
+	online  bool          // the view comes from etcd, not from the saved state
+	had     bool          // a lease was held in this run
 	renewed time.Time
 	noted   map[string]bool
 	written bool // subnet.env stands
@@ -126,7 +128,8 @@ func ignoreCancel(ctx context.Context, err error) error {
 // replace puts the newest view into the channel, in place of one that was not taken yet.
 func replace(views chan lease.View, v lease.View) {
 	select {
-	case <-views:
+	case skipped := <-views:
+		v.Rewound = v.Rewound || skipped.Rewound
 	default:
 	}
 	views <- v
@@ -152,7 +155,7 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View, failed <-chan
 		case <-grace:
 			a.startSaved()
 		case v := <-views:
-			a.view, a.online = v, true
+			a.see(v)
 			again = !a.register(ctx)
 		case <-retry.C:
 			again = !a.register(ctx)
@@ -173,6 +176,20 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View, failed <-chan
 		}
 		renew.Reset(a.untilRenewal())
 	}
+}
+
+// see takes over a view of etcd. Peers that are missing because etcd lost its memory are kept as if by a record
+// that begins now, until they are heard of again: a list that shrinks alone never tears down a working peer.
+func (a *Agent) see(v lease.View) {
+	if v.Rewound {
+		before := a.view
+		before.Owners = append(slices.Clip(before.Owners), a.kept...)
+		a.kept = lease.Missing(before, v, time.Now())
+		a.log.Warn("etcd was emptied or restored; keeping the peers that it has forgotten", "kept", len(a.kept))
+	} else if len(a.kept) > 0 {
+		a.kept = lease.Missing(lease.View{Owners: a.kept}, v, a.kept[0].Seen)
+	}
+	a.view, a.online = v, true
 }
 
 // waitUplink waits until the uplink is there with an address.
@@ -299,14 +316,10 @@ func (a *Agent) publish() (next time.Time) {
 	if a.own.Subnet.IsZero() {
 		return time.Time{}
 	}
-	peers, next := lease.Peers(
-		a.view,
-		a.own.Subnet,
-		a.opts.PublicIP,
-		a.opts.PublicIPv6,
-		a.opts.PeerHold,
-		time.Now(),
-	)
+	known := a.view
+	known.Owners = append(slices.Clip(known.Owners), a.kept...)
+	peers, doubt, next := lease.Peers(
+		known, a.own.Subnet, a.opts.PublicIP, a.opts.PublicIPv6, a.opts.PeerHold, time.Now())
 	state, rejected := a.backend.Plan(plan.Input{
 		Config: a.config, Own: a.own, Peers: peers, Uplink: a.uplink,
 		VtepMAC: a.state.VtepMAC, VtepMAC6: a.state.VtepMAC6, Masquerade: a.opts.IPMasq,
@@ -315,7 +328,8 @@ func (a *Agent) publish() (next time.Time) {
 	for _, r := range rejected {
 		a.note("ignoring a lease that cannot be right", "subnet", r.Subnet, "reason", r.Reason)
 	}
-	for _, i := range a.view.Ignored {
+	ignored := append(doubt, a.view.Ignored...)
+	for _, i := range ignored {
 		a.note("ignoring a key that is no lease", "key", i.Key, "reason", i.Reason)
 	}
 	if a.hooks.plan != nil {
@@ -351,7 +365,7 @@ func (a *Agent) publish() (next time.Time) {
 		if a.own.ModRevision != 0 {
 			s.subnet = a.own.Subnet.String()
 		}
-		s.ignored = len(rejected) + len(a.view.Ignored)
+		s.ignored = len(rejected) + len(ignored)
 		s.expires = time.Time{}
 		if !a.own.Reservation() && !a.renewed.IsZero() {
 			s.expires = a.renewed.Add(a.opts.LeaseTTL)

@@ -79,15 +79,12 @@ func Choose(v View, r Request) (Choice, error) {
 		}
 		c.Unfit = &l
 	}
-	// The other leases are the ones in the way.
-	others := make([]Lease, 0, len(v.Leases))
-	for _, l := range v.Leases {
-		if c.Unfit == nil || l.Subnet != c.Unfit.Subnet {
-			others = append(others, l)
-		}
-	}
+	others := inTheWay(v, r, c.Unfit)
 	if p := r.Previous; !p.IsZero() && p != r.Avoid && fits(r.Config, p) && !anyOverlap(others, p) {
 		c.Subnet, c.Why = p, "had before"
+		if junk, ok := v.junkAt(p); ok {
+			c.Existing = &junk // overwritten by somebody, and this node's own according to the record
+		}
 		return c, nil
 	}
 	var err error
@@ -102,6 +99,27 @@ func Choose(v View, r Request) (Choice, error) {
 		}
 	}
 	return c, nil
+}
+
+// inTheWay lists what keeps subnets from being handed out: the leases of others, and junk, except over the
+// subnet that the records say is this node's own. A key that covers the whole network is nobody's subnet.
+func inTheWay(v View, r Request, unfit *Lease) []Lease {
+	covers := func(p, network netip.Prefix) bool { return p.IsValid() && p.Bits() <= network.Bits() }
+	var others []Lease
+	for _, l := range v.Leases {
+		if covers(l.Subnet.V4, r.Config.IPv4.Network) || covers(l.Subnet.V6, r.Config.IPv6.Network) ||
+			unfit != nil && l.Subnet == unfit.Subnet {
+			continue
+		}
+		others = append(others, l)
+	}
+	for _, l := range v.Junk {
+		o, ok := v.OwnerOf(l.Subnet)
+		if mine := ok && o.Instance == r.Instance; !mine {
+			others = append(others, l)
+		}
+	}
+	return others
 }
 
 func v4(s Subnet) netip.Prefix { return s.V4 }
@@ -179,17 +197,24 @@ func taken(of func(Subnet) netip.Prefix, others []Lease, p netip.Prefix) bool {
 
 // Peers returns what explains kernel entries of other nodes: their leases, and the records of owners whose
 // lease is gone, as long as the hold lasts and nobody else has the subnet. A record of a node that has moved
-// explains nothing. next is the moment at which the earliest record in the answer ends; zero if none does.
-func Peers(
-	v View,
-	own Subnet,
-	ip, ip6 netip.Addr,
-	hold time.Duration,
-	now time.Time,
-) (peers []Lease, next time.Time) {
+// explains nothing, and of two leases with one public address the one that has a record counts; those that do
+// not count are in doubt. next is the moment at which the earliest record in the answer ends; zero if none does.
+func Peers(v View, own Subnet, ip, ip6 netip.Addr, hold time.Duration, now time.Time) (
+	peers []Lease, doubt []Ignored, next time.Time,
+) {
+	recorded := map[netip.Addr]Subnet{}
+	for _, l := range v.Leases {
+		if o, ok := v.OwnerOf(l.Subnet); ok && sameNode(o.Attrs, l.Attrs.PublicIP, l.Attrs.PublicIPv6) {
+			recorded[l.Attrs.PublicIP] = l.Subnet
+		}
+	}
 	alive := map[netip.Addr]bool{}
 	for _, l := range v.Leases {
 		if sameNode(l.Attrs, ip, ip6) {
+			continue
+		}
+		if s, ok := recorded[l.Attrs.PublicIP]; ok && s != l.Subnet {
+			doubt = append(doubt, Ignored{Key: l.Subnet.Key(), Reason: l.Attrs.PublicIP.String() + " has " + s.String()})
 			continue
 		}
 		alive[l.Attrs.PublicIP] = true
@@ -207,5 +232,31 @@ func Peers(
 			next = until
 		}
 	}
-	return peers, next
+	return peers, doubt, next
+}
+
+// Missing returns, as records that begin now, the peers of a view that are in a later one neither by subnet nor
+// by address: those that a rewound etcd has forgotten.
+func Missing(before, after View, now time.Time) []Owner {
+	known := func(s Subnet, a Attrs) bool {
+		_, byAddress := after.Of(a.PublicIP, a.PublicIPv6)
+		_, bySubnet := after.At(s)
+		_, byRecord := after.OwnerOf(s)
+		return byAddress || bySubnet || byRecord
+	}
+	var missing []Owner
+	listed := map[Subnet]bool{}
+	add := func(s Subnet, a Attrs) {
+		if !known(s, a) && !listed[s] {
+			listed[s] = true
+			missing = append(missing, Owner{Subnet: s, Attrs: a, Seen: now})
+		}
+	}
+	for _, l := range before.Leases {
+		add(l.Subnet, l.Attrs)
+	}
+	for _, o := range before.Owners {
+		add(o.Subnet, o.Attrs)
+	}
+	return missing
 }

@@ -61,8 +61,13 @@ type View struct {
 	// Leases and Owners are sorted by key.
 	Leases []Lease
 	Owners []Owner
+	// Junk are keys of subnets whose value is no lease: nobody holds them, and nobody else can take them.
+	Junk []Lease
 	// Ignored lists the keys that are no lease or record, each with the reason.
 	Ignored []Ignored
+	// Rewound says that etcd's history is not the one that was followed before: it was emptied, or restored from
+	// a snapshot. What is missing then was not given up by anybody.
+	Rewound bool
 }
 
 // Ignored is a key that was left out of a View.
@@ -92,6 +97,16 @@ func (v View) At(s Subnet) (Lease, bool) {
 	return Lease{}, false
 }
 
+// junkAt returns the junk over exactly this subnet, if there is any.
+func (v View) junkAt(s Subnet) (Lease, bool) {
+	for _, l := range v.Junk {
+		if l.Subnet == s {
+			return l, true
+		}
+	}
+	return Lease{}, false
+}
+
 // OwnerOf returns the record of exactly this subnet, if there is one.
 func (v View) OwnerOf(s Subnet) (Owner, bool) {
 	for _, o := range v.Owners {
@@ -109,16 +124,14 @@ func sameNode(a Attrs, ip, ip6 netip.Addr) bool {
 	return ip6.IsValid() && a.PublicIPv6 == ip6
 }
 
+// parseLease reads a key under subnets/. With an error, the subnet is set if the key at least is one's.
 func parseLease(key string, value []byte, id, rev int64) (Lease, error) {
 	s, err := ParseKey(key)
 	if err != nil {
 		return Lease{}, err
 	}
 	l := Lease{Subnet: s, ID: id, ModRevision: rev}
-	if err := json.Unmarshal(value, &l.Attrs); err != nil {
-		return Lease{}, err
-	}
-	return l, nil
+	return l, json.Unmarshal(value, &l.Attrs)
 }
 
 func parseOwner(key string, value []byte, rev int64) (Owner, error) {

@@ -221,7 +221,7 @@ func TestPeersAreExplainedByLeaseOrRecord(t *testing.T) {
 			owner("10.0.0.64/26", "8.8.8.8", now),                  // had what is this node's own
 		},
 	}
-	peers, next := Peers(v, own, ip, netip.Addr{}, time.Hour, now)
+	peers, _, next := Peers(v, own, ip, netip.Addr{}, time.Hour, now)
 	var got []string
 	for _, p := range peers {
 		got = append(got, p.Subnet.Key()+" "+p.Attrs.PublicIP.String())
@@ -232,7 +232,61 @@ func TestPeersAreExplainedByLeaseOrRecord(t *testing.T) {
 	if want := now.Add(time.Hour + time.Minute); !next.Equal(want) {
 		t.Fatalf("next %s, want %s", next, want)
 	}
-	if peers, _ := Peers(v, own, ip, netip.Addr{}, time.Hour, next); len(peers) != 1 {
+	if peers, _, _ := Peers(v, own, ip, netip.Addr{}, time.Hour, next); len(peers) != 1 {
 		t.Fatalf("after the hold: %v", peers)
+	}
+}
+
+func TestOfTwoLeasesTheRecordedOneCounts(t *testing.T) {
+	v := View{
+		Leases: []Lease{
+			{Subnet: sub("10.0.0.64/26"), Attrs: of("2.2.2.2"), ID: 1},
+			{Subnet: sub("10.0.0.128/26"), Attrs: of("2.2.2.2"), ID: 2},
+		},
+		Owners: []Owner{owner("10.0.0.128/26", "2.2.2.2", now)},
+	}
+	peers, doubt, _ := Peers(v, Subnet{}, netip.MustParseAddr("1.1.1.1"), netip.Addr{}, time.Hour, now)
+	if len(peers) != 1 || peers[0].ID != 2 || len(doubt) != 1 {
+		t.Fatalf("%+v, %+v", peers, doubt)
+	}
+}
+
+func TestWhatARewoundEtcdForgotIsMissing(t *testing.T) {
+	before := View{
+		Leases: []Lease{
+			{Subnet: sub("10.0.0.64/26"), Attrs: of("2.2.2.2")}, {Subnet: sub("10.0.0.128/26"), Attrs: of("3.3.3.3")},
+		},
+		Owners: []Owner{owner("10.0.0.64/26", "2.2.2.2", now), owner("10.0.0.192/26", "4.4.4.4", now)},
+	}
+	after := View{Leases: []Lease{{Subnet: sub("10.0.0.0/26"), Attrs: of("3.3.3.3")}}} // has moved
+	missing := Missing(before, after, now)
+	if len(missing) != 2 || missing[0].Subnet != sub("10.0.0.64/26") || missing[1].Subnet != sub("10.0.0.192/26") {
+		t.Fatalf("%+v", missing)
+	}
+}
+
+func TestJunkIsInTheWayButNotOverOnesOwn(t *testing.T) {
+	v := View{Junk: []Lease{{Subnet: sub("10.0.0.64/26"), ModRevision: 5}}}
+	r := request()
+	c, err := Choose(v, r)
+	if err != nil || c.Subnet != sub("10.0.0.128/26") {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	r.Previous = sub("10.0.0.64/26")
+	if c, err = Choose(v, r); err != nil || c.Subnet != sub("10.0.0.128/26") {
+		t.Fatalf("without a record: %+v, %v", c, err)
+	}
+	mine := owner("10.0.0.64/26", "1.1.1.1", now)
+	mine.Instance = r.Instance
+	v.Owners = []Owner{mine}
+	if c, err = Choose(v, r); err != nil || c.Subnet != r.Previous || c.Existing.ModRevision != 5 {
+		t.Fatalf("with a record: %+v, %v", c, err)
+	}
+}
+
+func TestAKeyOverTheWholeNetworkIsNotInTheWay(t *testing.T) {
+	v := View{Leases: []Lease{{Subnet: sub("10.0.0.0/24"), Attrs: of("2.2.2.2"), ID: 1}}}
+	if c, err := Choose(v, request()); err != nil || c.Subnet != sub("10.0.0.64/26") {
+		t.Fatalf("%+v, %v", c, err)
 	}
 }

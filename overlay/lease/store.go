@@ -248,6 +248,9 @@ func (s *Store) view(keys map[string]*mvccpb.KeyValue, revision int64) View {
 			l, err := parseLease(strings.TrimPrefix(key, s.subnets()), kv.Value, kv.Lease, kv.ModRevision)
 			if err != nil {
 				ignore(key, err)
+				if !l.Subnet.IsZero() {
+					v.Junk = append(v.Junk, l)
+				}
 				continue
 			}
 			v.Leases = append(v.Leases, l)

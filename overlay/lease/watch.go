@@ -26,6 +26,10 @@ type Watcher struct {
 	store          *Store
 	check, timeout time.Duration
 
+	// revision and config are etcd's revision when it was followed last, and the one at which the network
+	// configuration was created: a history in which they do not recur is another one. They belong to Run.
+	revision, config int64
+
 	mu   sync.Mutex
 	seen time.Time
 	err  error
@@ -100,12 +104,15 @@ func (w *Watcher) once(ctx context.Context, changed func(View)) error {
 		return err
 	}
 	w.note(nil)
-	changed(w.store.view(keys, revision))
+	view := w.store.view(keys, revision)
+	view.Rewound = w.rewound(keys, revision)
+	changed(view)
 
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer cancel(nil)
 	latest := newRevision(revision)
+	defer func() { w.revision = latest.get() }()
 	background.Go(func() { w.watchConnection(ctx, cancel) })
 	background.Go(func() { w.watchRevision(ctx, cancel, latest) })
 
@@ -133,6 +140,17 @@ func (w *Watcher) once(ctx context.Context, changed func(View)) error {
 		return cause
 	}
 	return fmt.Errorf("watch %s: the watch ended", w.store.root())
+}
+
+// rewound reports whether a list does not continue the history that was followed before.
+func (w *Watcher) rewound(keys map[string]*mvccpb.KeyValue, revision int64) bool {
+	var config int64
+	if kv, ok := keys[w.store.configKey()]; ok {
+		config = kv.CreateRevision
+	}
+	rewound := revision < w.revision || (w.config != 0 && config != w.config)
+	w.revision, w.config = revision, config
+	return rewound
 }
 
 func apply(keys map[string]*mvccpb.KeyValue, e *clientv3.Event) {

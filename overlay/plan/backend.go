@@ -121,5 +121,5 @@ func distrust(in Input, p lease.Lease, before []lease.Lease) string {
 }
 
 func inside(network, p netip.Prefix) bool {
-	return p.Bits() >= network.Bits() && network.Contains(p.Addr())
+	return p.Bits() > network.Bits() && network.Contains(p.Addr())
 }

@@ -1,0 +1,334 @@
+package scenarios
+
+// What an overlay owes its pods while its control plane comes and goes: each is reported of flannel somewhere,
+// and each is a row of the promises in overlay/README.md. A mesh goes on through every one of them.
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/suite"
+)
+
+// running builds a cluster with the mesh going.
+func running(ctx context.Context, opts harness.Options) *harness.Cluster {
+	GinkgoHelper()
+	if opts.Agent == nil {
+		opts.Agent = ours()
+	}
+	c := chaos.Cluster(ctx, opts)
+	Expect(c.StartMesh(ctx)).To(Succeed())
+	talkFor(ctx, c, 30)
+	return c
+}
+
+// deviceOf describes what must not change over a restart: the device's index and MAC.
+func deviceOf(c *harness.Cluster, node string) string {
+	GinkgoHelper()
+	m, err := c.Machine(node)
+	Expect(err).NotTo(HaveOccurred())
+	link, err := m.Netlink().LinkByName(c.Device())
+	Expect(err).NotTo(HaveOccurred())
+	return fmt.Sprintf("%d %s", link.Attrs().Index, link.Attrs().HardwareAddr)
+}
+
+// subnets lists the subnet file's subnet of every node.
+func subnets(c *harness.Cluster, nodes ...string) []string {
+	GinkgoHelper()
+	if len(nodes) == 0 {
+		nodes = c.Nodes()
+	}
+	var all []string
+	for _, n := range nodes {
+		s, err := c.SubnetOf(n)
+		Expect(err).NotTo(HaveOccurred())
+		all = append(all, s)
+	}
+	return all
+}
+
+// leasesOf lists the lease of every node.
+func leasesOf(ctx context.Context, c *harness.Cluster, nodes ...string) []string {
+	if len(nodes) == 0 {
+		nodes = c.Nodes()
+	}
+	var all []string
+	for _, n := range nodes {
+		l, err := c.LeaseOf(ctx, n)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// expectFreshPods makes a pod on every node and states that each reaches all others.
+func expectFreshPods(ctx context.Context, c *harness.Cluster, name string) {
+	GinkgoHelper()
+	suite.Step(c, "a pod is made on every node")
+	fresh := addPods(ctx, c, name)
+	Eventually(ctx, func() error { return c.Expect(ctx, harness.Each(fresh, c.Pods(), true)...) }).
+		WithTimeout(10 * time.Second).Should(Succeed())
+}
+
+var _ = Describe("agent", Label("kind:survival"), func() {
+	DescribeTable("loses nothing while it is away and back", Label("issue:flannel-1002"),
+		func(ctx SpecContext, away func(ctx context.Context, c *harness.Cluster)) {
+			c := running(ctx, harness.Options{})
+			before, rules := deviceOf(c, "node02"), ruleHandles(c, "node02")
+			away(ctx, c)
+			talkFor(ctx, c, 50)
+			suite.Heal(ctx, c)
+			talkFor(ctx, c, 50)
+			expectFreshPods(ctx, c, "fresh")
+			Expect(deviceOf(c, "node02")).To(Equal(before), "the device was changed")
+			Expect(ruleHandles(c, "node02")).To(Equal(rules), "the rules were written again")
+			expectNothingLost(ctx, c)
+		},
+		Entry("killed", SpecTimeout(time.Minute), func(ctx context.Context, c *harness.Cluster) {
+			suite.Inject(ctx, c, fault.AgentKill{Node: "node02"})
+		}),
+		Entry("stopped", SpecTimeout(time.Minute), func(ctx context.Context, c *harness.Cluster) {
+			suite.Inject(ctx, c, fault.AgentStop{Node: "node02"})
+		}),
+		Entry("paused", SpecTimeout(time.Minute), func(ctx context.Context, c *harness.Cluster) {
+			suite.Inject(ctx, c, fault.AgentPause{Node: "node02"})
+		}),
+		Entry("restarted ten times", SpecTimeout(time.Minute), func(ctx context.Context, c *harness.Cluster) {
+			for range 10 {
+				suite.Inject(ctx, c, fault.AgentStop{Node: "node02"})
+				suite.Heal(ctx, c)
+			}
+			leases, err := c.EtcdLeases(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(leases).To(HaveLen(4), "restarts left etcd leases behind")
+		}),
+	)
+
+	It("starts from its saved state while etcd is away", Label("fault:etcd-stop"), func(ctx SpecContext) {
+		c := running(ctx, harness.Options{})
+		before, device := subnets(c), deviceOf(c, "node02")
+		suite.Inject(ctx, c, fault.EtcdStop{}, fault.AgentKill{Node: "node02"},
+			fault.FileDeleted{Node: "node02", Path: c.SubnetFile()})
+		suite.Step(c, "the agent is started without etcd")
+		Expect(c.StartAgent(ctx, "node02")).To(Succeed())
+		Expect(subnets(c)).To(Equal(before))
+		Expect(deviceOf(c, "node02")).To(Equal(device))
+		expectFreshPods(ctx, c, "fresh")
+		_, err := c.HealOne(ctx, fault.EtcdStop{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10 * time.Second).Should(Equal(before))
+		expectNothingLost(ctx, c)
+	}, SpecTimeout(time.Minute))
+
+	It("comes back after a reboot with the same subnet and VTEP MAC, etcd away or not",
+		Label("issue:flannel-1474", "fault:reboot"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{})
+			before, mac := subnets(c), macOf(c, "node03")
+			suite.Inject(ctx, c, fault.EtcdStop{})
+			suite.Step(c, "node03 is rebooted while etcd is away")
+			Expect(c.Reboot(ctx, "node03")).To(Succeed())
+			Expect(c.StartAgent(ctx, "node03")).To(Succeed())
+			Expect(subnets(c)).To(Equal(before))
+			Expect(macOf(c, "node03")).To(Equal(mac))
+			expectFreshPods(ctx, c, "without-etcd")
+			suite.Heal(ctx, c)
+			suite.Step(c, "node03 is rebooted again")
+			Expect(c.Reboot(ctx, "node03")).To(Succeed())
+			Expect(c.StartAgent(ctx, "node03")).To(Succeed())
+			Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10 * time.Second).
+				Should(Equal(before))
+			Expect(macOf(c, "node03")).To(Equal(mac))
+			expectFreshPods(ctx, c, "with-etcd")
+			expectNothingLostBut(ctx, c, "node03")
+		}, SpecTimeout(time.Minute))
+
+	It("ends within 5 s of SIGTERM, twenty times, etcd away or not", Label("issue:flannel-2135"),
+		func(ctx SpecContext) {
+			c := running(ctx, harness.Options{})
+			for i := range 20 {
+				if i == 10 {
+					suite.Inject(ctx, c, fault.EtcdStop{})
+				}
+				suite.Inject(ctx, c, fault.AgentStop{Node: "node02"})
+				_, err := c.HealOne(ctx, fault.AgentStop{Node: "node02"})
+				Expect(err).NotTo(HaveOccurred())
+			}
+			agent, err := c.Agent("node02")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(agent.Tail(200)).NotTo(ContainElement(ContainSubstring("panic")))
+			expectNothingLost(ctx, c)
+		}, SpecTimeout(2*time.Minute))
+
+	It("refuses a public address that is another node's, and leaves that one alone",
+		Label("issue:flannel-51", "kind:lease"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}})
+			before := leasesOf(ctx, c, "node01", "node02")
+			agent, err := c.LaunchAgent(ctx, "node05", "--public-ip=192.168.200.201")
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(ctx, func() []string { return agent.Tail(20) }).WithTimeout(10 * time.Second).
+				Should(ContainElement(And(ContainSubstring("belongs to node"), ContainSubstring("node01"))))
+			Expect(leasesOf(ctx, c, "node01", "node02")).To(Equal(before))
+			Expect(agent.Signal(syscall.SIGTERM)).To(Succeed())
+			expectNothingLost(ctx, c)
+		}, SpecTimeout(time.Minute))
+})
+
+var _ = Describe("etcd", Label("kind:survival"), func() {
+	It("emptied, has every node register the subnet it had", Label("issue:flannel-610", "fault:etcd-wipe"),
+		func(ctx SpecContext) {
+			c := running(ctx, harness.Options{})
+			before := subnets(c)
+			suite.Inject(ctx, c, fault.EtcdWipe{})
+			talkFor(ctx, c, 50)
+			suite.Heal(ctx, c)
+			Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10 * time.Second).
+				Should(Equal(before))
+			expectFreshPods(ctx, c, "fresh")
+			expectNothingLost(ctx, c)
+		}, SpecTimeout(time.Minute))
+
+	It("restored from an older snapshot, is followed again", Label("issue:flannel-1474", "fault:etcd-restore"),
+		func(ctx SpecContext) {
+			c := running(ctx, harness.Options{Nodes: 6, Idle: []string{"node05", "node06"}})
+			copied, err := c.Etcd().Save(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			suite.Step(c, "node05 joins after the snapshot was taken")
+			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
+			Expect(c.WaitConverged(ctx)).To(Succeed())
+			before := subnets(c, "node01", "node02", "node03", "node04", "node05")
+			suite.Inject(ctx, c, fault.EtcdRestored{Copy: copied})
+			Eventually(ctx, func() []string {
+				return leasesOf(ctx, c, "node01", "node02", "node03", "node04", "node05")
+			}).WithTimeout(10 * time.Second).Should(Equal(before))
+			suite.Step(c, "node06 joins")
+			Expect(c.StartAgent(ctx, "node06")).To(Succeed())
+			Expect(c.WaitConverged(ctx)).To(Succeed())
+			expectNothingLost(ctx, c)
+		}, SpecTimeout(time.Minute))
+
+	It("compacted while a node was cut off, is listed again", Label("issue:flannel-2470", "fault:etcd-compact"),
+		func(ctx SpecContext) {
+			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}})
+			suite.Inject(ctx, c, fault.CutFromEtcd{Node: "node01"})
+			suite.Step(c, "node05 joins, and node01 cannot hear of it")
+			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
+			suite.Inject(ctx, c, fault.EtcdCompacted{})
+			suite.Heal(ctx, c)
+			Expect(c.WaitConverged(ctx)).To(Succeed())
+			expectNothingLost(ctx, c)
+		}, SpecTimeout(time.Minute))
+
+	It("silent for 10 s, leaves agents idle and quiet", Label("issue:flannel-1830", "fault:etcd-stop"),
+		func(ctx SpecContext) {
+			c := running(ctx, harness.Options{})
+			suite.Inject(ctx, c, fault.EtcdStop{})
+			agent, err := c.Agent("node01")
+			Expect(err).NotTo(HaveOccurred())
+			cpu, lines := agent.CPU(), len(agent.Tail(200))
+			talkFor(ctx, c, 1000)
+			used := (agent.CPU() - cpu).Seconds()
+			c.Figure("CPU of an agent in 10 s without etcd", used, "s")
+			Expect(used).To(BeNumerically("<", 0.5), "5 % of a core")
+			Expect(len(agent.Tail(200))-lines).To(BeNumerically("<", 5), "lines of log")
+			suite.Heal(ctx, c)
+			expectNothingLost(ctx, c)
+		}, SpecTimeout(time.Minute))
+
+	DescribeTable("takes a lease away, and the node has it again and loses nothing",
+		func(ctx SpecContext, lost fault.Fault) {
+			c := running(ctx, harness.Options{LeaseTTL: 3 * time.Second})
+			before := subnets(c)
+			suite.Inject(ctx, c, lost)
+			Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10 * time.Second).
+				Should(Equal(before))
+			talkFor(ctx, c, 50)
+			Expect(subnets(c)).To(Equal(before))
+			expectNothingLost(ctx, c)
+		},
+		Entry("revoked", SpecTimeout(time.Minute), fault.LeaseRevoked{Node: "node02"}),
+		Entry("deleted", SpecTimeout(time.Minute), fault.LeaseDeleted{Node: "node02"}),
+		Entry("overwritten", SpecTimeout(time.Minute), fault.LeaseOverwritten{Node: "node02"}),
+	)
+
+	It("full of nonsense, has it ignored and named", Label("issue:flannel-1368"), func(ctx SpecContext) {
+		c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}})
+		taken, err := c.SubnetOf("node02")
+		Expect(err).NotTo(HaveOccurred())
+		lease := func(ip, mac string, vni int) string {
+			return fmt.Sprintf(`{"PublicIP":%q,"PublicIPv6":null,"BackendType":"vxlan",`+
+				`"BackendData":{"VNI":%d,"VtepMAC":%q}}`, ip, vni, mac)
+		}
+		good := "02:00:00:00:00:77"
+		suite.Inject(ctx, c, fault.KeysPut{What: "nonsense", Keys: map[string]string{
+			"subnets/hello":                          "world",
+			"subnets/172.16.200.0-24":                "",
+			"subnets/172.16.201.0-24":                `{"PublicIP":"192.168`,
+			"subnets/172.16.202.0-24":                `{"PublicIP":"192.168.200.77","BackendType":"udp"}`,
+			"subnets/172.16.203.0-24":                lease("192.168.200.77", good, 9),
+			"subnets/172.16.204.0-24":                lease("192.168.200.77", "01:00:5e:00:00:01", 1),
+			"subnets/10.77.0.0-24":                   lease("192.168.200.77", good, 1),
+			"subnets/172.16.205.0-24":                lease("192.168.200.201", good, 1),
+			"subnets/172.16.0.0-16":                  lease("192.168.200.77", good, 1),
+			"subnets/" + taken[:len(taken)-2] + "25": lease("192.168.200.78", good, 1),
+		}})
+		suite.Step(c, "node05 joins")
+		Expect(c.StartAgent(ctx, "node05")).To(Succeed())
+		Expect(c.WaitConverged(ctx)).To(Succeed())
+		m, err := c.Machine("node03")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(fdbOf(c, m)).NotTo(ContainElement(HaveField("IP.String()", HavePrefix("192.168.200.7"))))
+		talkFor(ctx, c, 50)
+		expectNothingLost(ctx, c)
+	}, SpecTimeout(time.Minute))
+})
+
+var _ = Describe("lease", Label("kind:lease"), func() {
+	It("is given back by --leave, and peers drop it at once", func(ctx SpecContext) {
+		c := running(ctx, harness.Options{Network: prefix("172.16.0.0/22"), Nodes: 4, Idle: []string{"node04"}})
+		suite.Step(c, "node04 finds every subnet leased, and waits")
+		waiting, err := c.LaunchAgent(ctx, "node04")
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func() []string { return waiting.Tail(20) }).WithTimeout(10 * time.Second).
+			Should(ContainElement(ContainSubstring("no free subnet")))
+		Expect(waiting.Running()).To(BeTrue())
+
+		left, err := c.SubnetOf("node03")
+		Expect(err).NotTo(HaveOccurred())
+		suite.Inject(ctx, c, fault.AgentStop{Node: "node03"})
+		suite.Step(c, "node03 leaves")
+		leave, err := c.RunAgent(ctx, "node03", "--leave")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(leave.ExitErr()).NotTo(HaveOccurred(), "%v", leave.Tail(10))
+		suite.Step(c, "node04 takes what is free now")
+		Eventually(ctx, func() (string, error) { return c.LeaseOf(ctx, "node04") }).
+			WithTimeout(10 * time.Second).Should(Equal(left))
+		Eventually(ctx, func() error { return c.KnowsOnly("node01", "node02", "node04") }).
+			WithTimeout(5 * time.Second).Should(Succeed())
+		expectNothingLostBut(ctx, c, "node03")
+	}, SpecTimeout(time.Minute))
+
+	It("of a plain flannel peer is followed, and its end too", func(ctx SpecContext) {
+		c := running(ctx, harness.Options{})
+		peer := fault.KeysPut{What: "a flannel peer's lease", Keys: map[string]string{
+			"subnets/172.16.250.0-24": `{"PublicIP":"192.168.200.250","PublicIPv6":null,"BackendType":"vxlan",` +
+				`"BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:fa"}}`,
+		}}
+		suite.Inject(ctx, c, peer)
+		m, err := c.Machine("node01")
+		Expect(err).NotTo(HaveOccurred())
+		theirs := HaveField("MAC", "02:00:00:00:00:fa")
+		Eventually(ctx, func() any { return fdbOf(c, m) }).Should(ContainElement(theirs))
+		suite.Heal(ctx, c)
+		Eventually(ctx, func() any { return fdbOf(c, m) }).ShouldNot(ContainElement(theirs))
+		expectNothingLost(ctx, c)
+	}, SpecTimeout(time.Minute))
+})
