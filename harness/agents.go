@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ const readyWithin = 20 * time.Second
 // spec tells an agent about its node.
 func (c *Cluster) spec(n *Node) driver.Spec {
 	return driver.Spec{
-		Node: n.Name(), PublicIP: n.Addr(), Uplink: node.Uplink, EtcdEndpoints: []string{c.store.Endpoint()},
+		Node: n.Name(), PublicIP: n.Addr(), Uplink: node.Uplink, EtcdEndpoints: append(slices.Clip(c.opts.EtcdEndpoints), c.store.Endpoint()),
 		EtcdPrefix: etcdPrefix, LeaseTTL: c.opts.LeaseTTL, Resync: c.opts.Resync, PeerHold: c.opts.PeerHold,
 		VNI: c.opts.VNI,
 	}
@@ -177,6 +178,30 @@ func (c *Cluster) KnowsOnly(names ...string) error {
 		err = fmt.Errorf("%s has %d forwarding entries for %d nodes", names[0], len(entries), len(nodes)-1)
 	}
 	return err
+}
+
+// DataPlane lists what the overlay holds in a node's kernel, so that two moments can be compared: its device
+// without the index, addresses, routes, permanent neighbours and forwarding entries, and its rules.
+func (c *Cluster) DataPlane(name string) ([]string, error) {
+	n, err := c.Node(name)
+	if err != nil {
+		return nil, err
+	}
+	s, err := observe.Take(n.NetNS())
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for _, part := range [][]string{s.Links, s.Addresses, s.Routes, s.Neighbours, s.FDB, s.Rules} {
+		for _, l := range part {
+			ours := strings.Contains(l, c.device(n)) || strings.HasPrefix(l, "rules")
+			if ours && !strings.Contains(l, "fe80") && !strings.HasSuffix(l, "NOARP") {
+				lines = append(lines, l)
+			}
+		}
+	}
+	forward, err := n.ReadSysctl("net.ipv4.ip_forward")
+	return append(lines, "ip_forward "+forward), err
 }
 
 // Reboot switches a node off and on. Its pods are gone, and so is its agent, until it is started.

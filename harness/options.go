@@ -21,6 +21,8 @@ type Options struct {
 	FirstNode netip.Addr
 	// Etcd is the etcd member's address. Default: the 10th address of the underlay.
 	Etcd netip.Addr
+	// EtcdEndpoints are given to the agents before the real one, such as dead ones.
+	EtcdEndpoints []string
 	// Network is what the overlay hands out to nodes. Default 172.16.0.0/16.
 	Network netip.Prefix
 	// SubnetLen is the prefix length of a node's subnet. Default 24.

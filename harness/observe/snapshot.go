@@ -15,6 +15,8 @@ import (
 // Snapshot is what a network namespace holds at one moment, as lines that read like those of ip and bridge.
 type Snapshot struct {
 	Links, Addresses, Routes, Neighbours, FDB []string
+	// Rules count the nftables rules of each chain.
+	Rules []string
 }
 
 // Take reads a snapshot.
@@ -72,7 +74,16 @@ func Take(ns netns.NsHandle) (Snapshot, error) {
 	for _, r := range routes {
 		s.Routes = append(s.Routes, routeText(r, names))
 	}
-	for _, lines := range [][]string{s.Addresses, s.Routes, s.Neighbours, s.FDB} {
+	handles, err := RuleHandles(ns)
+	errs = append(errs, err)
+	chains := map[string]int{}
+	for _, h := range handles {
+		chains[h[:strings.LastIndexByte(h, ' ')]]++
+	}
+	for chain, n := range chains {
+		s.Rules = append(s.Rules, fmt.Sprintf("rules in %s: %d", chain, n))
+	}
+	for _, lines := range [][]string{s.Rules, s.Addresses, s.Routes, s.Neighbours, s.FDB} {
 		slices.Sort(lines)
 	}
 	return s, errors.Join(errs...)

@@ -44,11 +44,11 @@ func (p *pass) rules() {
 			p.fail(err)
 			continue
 		}
-		if same {
-			continue
+		if !same {
+			p.do("rules", fmt.Sprintf("wrote table %s for %s", tableName, want.Network),
+				replaceTable(conn, familyOf(want), rules))
 		}
-		p.do("rules", fmt.Sprintf("wrote table %s for %s", tableName, want.Network),
-			replaceTable(conn, familyOf(want), rules))
+		p.foreign(conn, want)
 	}
 }
 

@@ -1,0 +1,85 @@
+package scenarios
+
+// Somebody changes the kernel behind the agent's back: an administrator, a udev rule, Docker, a firewall that is
+// reloaded. Right: it is repaired within a second, without a restart (flannel#869, #1795, #1070, #1834, #799).
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/suite"
+)
+
+var _ = Describe("tampering", Label("kind:data-plane"), func() {
+	DescribeTable("is repaired within a second",
+		func(ctx SpecContext, what fault.Tampering) {
+			c := running(ctx, harness.Options{})
+			before, err := c.DataPlane("node02")
+			Expect(err).NotTo(HaveOccurred())
+			suite.Inject(ctx, c, fault.Tamper{Node: "node02", What: what})
+			at := time.Now()
+			Eventually(ctx, func() ([]string, error) { return c.DataPlane("node02") }).
+				WithTimeout(time.Second).WithPolling(5 * time.Millisecond).Should(Equal(before))
+			c.Figure("repaired after", time.Since(at).Seconds(), "s")
+			talkFor(ctx, c, 100)
+			report, err := c.Mesh().Settle(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			recovery, ok := report.Recovery(at)
+			Expect(ok).To(BeTrue(), "a pair still does not answer")
+			Expect(recovery).To(BeNumerically("<", time.Second))
+			expectNothingLostBut(ctx, c, "node02")
+		},
+		Entry("device deleted", SpecTimeout(time.Minute), Label("issue:flannel-869"), fault.DeviceDeleted),
+		Entry("device down", SpecTimeout(time.Minute), Label("issue:flannel-1070"), fault.DeviceDown),
+		Entry("device's MAC", SpecTimeout(time.Minute), Label("issue:flannel-1795"), fault.DeviceMACChanged),
+		Entry("routes", SpecTimeout(time.Minute), fault.RoutesDeleted),
+		Entry("neighbours", SpecTimeout(time.Minute), fault.NeighboursDeleted),
+		Entry("forwarding entries", SpecTimeout(time.Minute), fault.FDBDeleted),
+		Entry("all rules flushed", SpecTimeout(time.Minute), Label("issue:flannel-1834"), fault.RulesFlushed),
+		Entry("forwarding off", SpecTimeout(time.Minute), fault.ForwardingOff),
+	)
+
+	It("by a FORWARD policy of DROP is passed through", Label("issue:flannel-799"), func(ctx SpecContext) {
+		c := running(ctx, harness.Options{})
+		suite.Inject(ctx, c, fault.Tamper{Node: "node02", What: fault.ForwardDrop})
+		at := time.Now()
+		talkFor(ctx, c, 100)
+		report, err := c.Mesh().Settle(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		recovery, ok := report.Recovery(at)
+		Expect(ok).To(BeTrue(), "a pair still does not answer")
+		Expect(recovery).To(BeNumerically("<", time.Second))
+		expectFreshPods(ctx, c, "fresh")
+	}, SpecTimeout(time.Minute))
+})
+
+var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"), func() {
+	It("that are dead or silent do not keep an agent from a living one", func(ctx SpecContext) {
+		// Nobody has .99, so what is sent there is lost; nothing listens on port 1 of etcd's machine.
+		c := running(ctx, harness.Options{
+			EtcdEndpoints: []string{"http://192.168.200.99:2379", "http://192.168.200.10:1"}, Nodes: 2,
+		})
+		expectFreshPods(ctx, c, "fresh")
+		expectNothingLost(ctx, c)
+	}, SpecTimeout(time.Minute))
+
+	It("may appear after the agent", func(ctx SpecContext) {
+		c := chaos.Cluster(ctx, harness.Options{Agent: ours(), Nodes: 2, Idle: []string{"node01", "node02"}})
+		Expect(c.Etcd().Stop(ctx)).To(Succeed())
+		for _, n := range c.Nodes() {
+			_, err := c.LaunchAgent(ctx, n)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		suite.Step(c, "etcd starts")
+		Expect(c.Etcd().Start(ctx)).To(Succeed())
+		up := time.Now()
+		Eventually(ctx, func() error { return c.KnowsOnly("node01", "node02") }).WithTimeout(5 * time.Second).
+			WithPolling(10 * time.Millisecond).Should(Succeed())
+		c.Figure("first lease after etcd started", time.Since(up).Seconds(), "s")
+		expectFreshPods(ctx, c, "fresh")
+	}, SpecTimeout(time.Minute))
+})
