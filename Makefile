@@ -51,7 +51,7 @@ bench: ## the figures: a cluster from nothing, etcd, the probe, the reconciler
 	$(GO) test ./harness/... ./overlay/... -run XXX -bench . -benchtime 5x
 
 kill9: build ## kill -9 the runner at N random moments (default 100) and look for what is left
-	NEMESH_KILL9=$(or $(N),100) $(GO) test ./harness/sandbox -run TestKill9LeavesNothing -v -count 1 -timeout 30m
+	NEMESH_KILL9=$(or $(N),100) NEMESH_KILL9_COMMAND="$(BIN)/nemesh run --reports $(BIN)/kill9" $(GO) test ./harness/sandbox -run TestKill9LeavesNothing -v -count 1 -timeout 30m
 
 help: ## this list
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10

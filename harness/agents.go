@@ -98,6 +98,26 @@ func (c *Cluster) StartAgent(ctx context.Context, name string) error {
 	})
 }
 
+// SwapAgent ends a node's agent with SIGTERM and starts another in its place.
+func (c *Cluster) SwapAgent(ctx context.Context, name string, to driver.Driver) error {
+	n, err := c.Node(name)
+	if err != nil {
+		return err
+	}
+	if err := to.Check(); err != nil {
+		return err
+	}
+	old, err := c.Agent(name)
+	if err != nil {
+		return err
+	}
+	if err := old.Terminate(ctx, readyWithin); err != nil {
+		return err
+	}
+	n.driver = to
+	return c.StartAgent(ctx, name)
+}
+
 // Agent returns a node's agent, running or not.
 func (c *Cluster) Agent(name string) (*node.Process, error) {
 	n, err := c.Node(name)

@@ -71,12 +71,29 @@ func (f LeaseDeleted) Inject(ctx context.Context, w World) error {
 		if err != nil {
 			return err
 		}
-		resp, err := c.Delete(ctx, key)
-		if err == nil && resp.Deleted != 1 {
-			err = fmt.Errorf("%w: %d keys deleted", ErrNotProven, resp.Deleted)
-		}
-		return err
+		return deleteOne(ctx, c, key)
 	})
+}
+
+// KeyDeleted deletes one key under the overlay's prefix, such as "owners/10.5.3.0-24".
+type KeyDeleted struct{ Key string }
+
+// Name implements Fault.
+func (f KeyDeleted) Name() string { return "key " + f.Key + " deleted" }
+
+// Inject implements Fault. The proof is that etcd deleted one key.
+func (f KeyDeleted) Inject(ctx context.Context, w World) error {
+	return withEtcd(ctx, w, func(c *clientv3.Client) error {
+		return deleteOne(ctx, c, w.EtcdPrefix()+"/"+f.Key)
+	})
+}
+
+func deleteOne(ctx context.Context, c *clientv3.Client, key string) error {
+	resp, err := c.Delete(ctx, key)
+	if err == nil && resp.Deleted != 1 {
+		err = fmt.Errorf("%w: %d keys deleted at %s", ErrNotProven, resp.Deleted, key)
+	}
+	return err
 }
 
 // LeaseOverwritten writes nonsense over a node's lease, by hand and without TTL.

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -232,28 +234,10 @@ func linger() int {
 	return 0
 }
 
-// host is what a machine has: processes, network namespaces, links, mounts, and files where worlds are laid
-// out.
+// host is what this machine has of its own: links, mounts, and files where worlds are laid out.
 func host(tb testing.TB) map[string]bool {
 	tb.Helper()
 	have := map[string]bool{}
-	procs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, p := range procs {
-		line, err := os.ReadFile(p + "/cmdline")
-		if err != nil {
-			continue
-		}
-		if text := string(line); strings.Contains(text, "nemesh") || strings.Contains(text, "payload") ||
-			strings.Contains(text, "sleep\x001000") || strings.Contains(text, "overlayd") {
-			have["process "+filepath.Base(p)+" "+strings.ReplaceAll(text, "\x00", " ")] = true
-		}
-		if ns, err := os.Readlink(p + "/ns/net"); err == nil {
-			have[ns] = true
-		}
-		if ns, err := os.Readlink(p + "/ns/mnt"); err == nil {
-			have[ns] = true
-		}
-	}
 	links, _ := os.ReadDir("/sys/class/net")
 	for _, l := range links {
 		have["link "+l.Name()] = true
@@ -274,10 +258,33 @@ func host(tb testing.TB) map[string]bool {
 	return have
 }
 
-// TestKill9LeavesNothing kills the outer process with SIGKILL at random moments and looks for what is left.
-// It is run NEMESH_KILL9 times, 10 if that is not set; NEMESH_KILL9_COMMAND replaces the program.
+// markEnv names the environment variable by which the processes of one run are told from all others.
+const markEnv = "NEMESH_KILL9_MARK"
+
+// processes lists those that carry a mark, and the namespaces that they, or any of the given, are in.
+func processes(mark string, of map[string]bool) (pids, namespaces map[string]bool) {
+	pids, namespaces = map[string]bool{}, map[string]bool{}
+	procs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range procs {
+		env, err := os.ReadFile(p + "/environ")
+		marked := err == nil && bytes.Contains(env, []byte(markEnv+"="+mark))
+		if marked {
+			line, _ := os.ReadFile(p + "/cmdline")
+			pids["process "+filepath.Base(p)+" "+strings.ReplaceAll(string(line), "\x00", " ")] = true
+		}
+		for _, kind := range []string{"net", "mnt", "pid", "user"} {
+			if ns, err := os.Readlink(p + "/ns/" + kind); err == nil && (marked || of[ns]) {
+				namespaces[ns] = true
+			}
+		}
+	}
+	return pids, namespaces
+}
+
+// TestKill9LeavesNothing kills the outer process with SIGKILL at random moments and looks for what is left. It
+// is run NEMESH_KILL9 times, 10 if that is not set; NEMESH_KILL9_COMMAND replaces the program.
 func TestKill9LeavesNothing(t *testing.T) {
-	times := 10
+	times, within := 10, 60*time.Millisecond
 	if text := os.Getenv("NEMESH_KILL9"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
@@ -285,27 +292,57 @@ func TestKill9LeavesNothing(t *testing.T) {
 		}
 		times = n
 	}
+	command := os.Getenv("NEMESH_KILL9_COMMAND")
+	if command != "" {
+		within = 8 * time.Second
+	}
 	before := host(t)
-	within := 60 * time.Millisecond
+	_, own := processes("nobody's", map[string]bool{})
+	for _, kind := range []string{"net", "mnt", "pid", "user"} {
+		if ns, err := os.Readlink("/proc/self/ns/" + kind); err == nil {
+			own[ns] = true
+		}
+	}
+	most := 0
 	for i := range times {
 		cmd := outer(t, "linger")
-		if command := os.Getenv("NEMESH_KILL9_COMMAND"); command != "" {
-			within = 8 * time.Second
+		if command != "" {
 			cmd = exec.Command("/bin/sh", "-c", "exec "+command)
 			cmd.Dir = "../.."
 		}
+		mark := fmt.Sprintf("%d-%d", os.Getpid(), i)
+		cmd.Env = append(os.Environ(), markEnv+"="+mark)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		after := time.Duration(rand.Int64N(int64(within)))
 		wait(t, after)
+		pids, namespaces := processes(mark, nil)
+		most = max(most, len(pids))
+		for ns := range own {
+			delete(namespaces, ns)
+		}
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
-		nothingLeft(t, before, fmt.Sprintf("kill -9 number %d, after %s", i+1, after))
+		when := fmt.Sprintf("kill -9 number %d, after %s", i+1, after)
+		nothingLeft(t, when, func() map[string]bool {
+			left, held := processes(mark, namespaces)
+			for ns := range held {
+				if namespaces[ns] {
+					left["namespace "+ns] = true
+				}
+			}
+			for what := range host(t) {
+				if !before[what] {
+					left[what] = true
+				}
+			}
+			return left
+		})
 	}
-	t.Logf("%d times killed within %s, nothing left each time", times, within)
+	t.Logf("%d times killed within %s, with up to %d processes; nothing left each time", times, within, most)
 }
 
 // wait lets a random time pass: here time itself is what is tested.
@@ -316,22 +353,16 @@ func wait(tb testing.TB, d time.Duration) {
 	<-ctx.Done()
 }
 
-func nothingLeft(tb testing.TB, before map[string]bool, when string) {
+func nothingLeft(tb testing.TB, when string, look func() map[string]bool) {
 	tb.Helper()
-	var left []string
 	for deadline := time.After(5 * time.Second); ; {
-		left = left[:0]
-		for what := range host(tb) {
-			if !before[what] {
-				left = append(left, what)
-			}
-		}
+		left := look()
 		if len(left) == 0 {
 			return
 		}
 		select {
 		case <-deadline:
-			tb.Fatalf("%s left on the host:\n%s", when, strings.Join(left, "\n"))
+			tb.Fatalf("%s left on the host:\n%s", when, strings.Join(slices.Sorted(maps.Keys(left)), "\n"))
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
