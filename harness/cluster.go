@@ -61,6 +61,7 @@ type Cluster struct {
 	broke  []string
 	healed time.Time
 	final  *probe.Report
+	wanted map[probe.Pair]bool
 }
 
 // Node is one machine of a cluster with its agent.
@@ -93,10 +94,8 @@ func New(ctx context.Context, opts Options, rec *record.Writer) (*Cluster, error
 		return nil, fmt.Errorf("lay out the world: %w", err)
 	}
 	c := &Cluster{
-		opts:   opts,
-		dir:    dir,
-		record: rec,
-		mesh:   probe.NewMesh(probe.Options{Interval: opts.ProbeInterval}),
+		opts: opts, dir: dir, record: rec, wanted: map[probe.Pair]bool{},
+		mesh: probe.NewMesh(probe.Options{Interval: opts.ProbeInterval}),
 	}
 	if err := c.build(ctx); err != nil {
 		return nil, errors.Join(diskFull(), fmt.Errorf("build the world: %w", err), c.Close())

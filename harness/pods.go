@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -130,6 +131,32 @@ func (e *UnreachableError) Error() string {
 // Expect asks every pair once and compares with what is expected; pairs that expect an answer must get one
 // to every echo. The error is an *UnreachableError.
 func (c *Cluster) Expect(ctx context.Context, wanted ...Expectation) error {
+	c.mu.Lock()
+	for _, w := range wanted {
+		c.wanted[probe.Pair{From: w.From, To: w.To}] = w.Want
+	}
+	c.mu.Unlock()
+	return c.expect(ctx, wanted)
+}
+
+// WriteReach asks every pair of the mesh once and records the answers beside what was expected of the pair
+// last, for a reader who wants to know how far a failure goes.
+func (c *Cluster) WriteReach(ctx context.Context) error {
+	var all []Expectation
+	for _, p := range c.mesh.Report().Pairs {
+		c.mu.Lock()
+		want, known := c.wanted[probe.Pair{From: p.From, To: p.To}]
+		c.mu.Unlock()
+		all = append(all, Expectation{From: p.From, To: p.To, Want: want || !known})
+	}
+	var unreachable *UnreachableError
+	if err := c.expect(ctx, all); !errors.As(err, &unreachable) {
+		return err
+	}
+	return nil
+}
+
+func (c *Cluster) expect(ctx context.Context, wanted []Expectation) error {
 	reach := make([]record.Reach, len(wanted))
 	asking, askCtx := errgroup.WithContext(ctx)
 	for i, w := range wanted {

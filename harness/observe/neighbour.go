@@ -133,6 +133,9 @@ type Neighbour struct {
 	State string
 }
 
+// String returns the entry as one line.
+func (n Neighbour) String() string { return n.IP.String() + " " + n.MAC + " " + n.State }
+
 // Neighbours lists the neighbour entries of a device.
 func Neighbours(ns netns.NsHandle, device string) ([]Neighbour, error) {
 	return list(ns, device, netlink.FAMILY_V4)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -261,11 +262,15 @@ func host(tb testing.TB) map[string]bool {
 // markEnv names the environment variable by which the processes of one run are told from all others.
 const markEnv = "NEMESH_KILL9_MARK"
 
-// processes lists those that carry a mark, and the namespaces that they, or any of the given, are in.
-func processes(mark string, of map[string]bool) (pids, namespaces map[string]bool) {
+// processes lists those that carry a mark, with their namespaces, and those of the given namespaces that any
+// process is in which started before a moment (a number of a namespace that is gone is given again).
+func processes(mark string, of map[string]bool, before int64) (pids, namespaces map[string]bool) {
 	pids, namespaces = map[string]bool{}, map[string]bool{}
 	procs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range procs {
+		if started(p) > before {
+			continue
+		}
 		env, err := os.ReadFile(p + "/environ")
 		marked := err == nil && bytes.Contains(env, []byte(markEnv+"="+mark))
 		if marked {
@@ -279,6 +284,28 @@ func processes(mark string, of map[string]bool) (pids, namespaces map[string]boo
 		}
 	}
 	return pids, namespaces
+}
+
+// started returns when a process started, in ticks since boot (proc(5), field 22 of stat).
+func started(proc string) int64 {
+	raw, err := os.ReadFile(proc + "/stat")
+	_, rest, ok := strings.Cut(string(raw), ") ")
+	fields := strings.Fields(rest)
+	if err != nil || !ok || len(fields) < 20 {
+		return math.MaxInt64
+	}
+	ticks, _ := strconv.ParseInt(fields[19], 10, 64)
+	return ticks
+}
+
+// ticks returns the present moment on the same clock, of 100 ticks a second.
+func ticks(tb testing.TB) int64 {
+	tb.Helper()
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		tb.Fatal(err)
+	}
+	return ts.Nano() / 10_000_000
 }
 
 // TestKill9LeavesNothing kills the outer process with SIGKILL at random moments and looks for what is left. It
@@ -297,7 +324,7 @@ func TestKill9LeavesNothing(t *testing.T) {
 		within = 8 * time.Second
 	}
 	before := host(t)
-	_, own := processes("nobody's", map[string]bool{})
+	_, own := processes("nobody's", nil, 0)
 	for _, kind := range []string{"net", "mnt", "pid", "user"} {
 		if ns, err := os.Readlink("/proc/self/ns/" + kind); err == nil {
 			own[ns] = true
@@ -317,7 +344,7 @@ func TestKill9LeavesNothing(t *testing.T) {
 		}
 		after := time.Duration(rand.Int64N(int64(within)))
 		wait(t, after)
-		pids, namespaces := processes(mark, nil)
+		pids, namespaces := processes(mark, nil, math.MaxInt64)
 		most = max(most, len(pids))
 		for ns := range own {
 			delete(namespaces, ns)
@@ -326,9 +353,10 @@ func TestKill9LeavesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
+		killed := ticks(t)
 		when := fmt.Sprintf("kill -9 number %d, after %s", i+1, after)
 		nothingLeft(t, when, func() map[string]bool {
-			left, held := processes(mark, namespaces)
+			left, held := processes(mark, namespaces, killed)
 			for ns := range held {
 				if namespaces[ns] {
 					left["namespace "+ns] = true

@@ -117,7 +117,7 @@ func (s *Suite) explain(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.clusters {
-		if err := c.WriteState(ctx); err != nil {
+		if err := errors.Join(c.WriteReach(ctx), c.WriteState(ctx)); err != nil {
 			ginkgo.GinkgoWriter.Printf("record the state: %v\n", err)
 		}
 	}

@@ -5,6 +5,7 @@ package text
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,11 +86,11 @@ func (s Style) Failure(sc *record.Scenario) string {
 	v := sc.Verdict
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%s %s\n  at %s\n", s.mark(v.State), sc.Name, v.Location)
-	block(&b, "message", strings.Split(strings.TrimSpace(v.Message), "\n"))
-	if len(sc.Reach) > 0 && !strings.Contains(v.Message, "expected and") {
+	block(&b, "message", shorten(strings.Split(strings.TrimSpace(v.Message), "\n")))
+	if len(sc.Reach) > 0 {
 		block(
 			&b,
-			"reachability asked last",
+			"reachability",
 			strings.Split(strings.TrimRight(record.ReachTable(sc.Reach), "\n"), "\n"),
 		)
 	}
@@ -105,6 +106,16 @@ func (s Style) Failure(sc *record.Scenario) string {
 	}
 	block(&b, "run it again", []string{Rerun(sc.Name)})
 	return b.String()
+}
+
+// shorten keeps the lines that fit on a screen; the record has them all.
+func shorten(lines []string) []string {
+	const screen = 24
+	if len(lines) <= screen {
+		return lines
+	}
+	left := fmt.Sprintf("… and %d lines more in the record", len(lines)-screen)
+	return append(slices.Clone(lines[:screen]), left)
 }
 
 // matters leaves out the parts of a state that explain little.
