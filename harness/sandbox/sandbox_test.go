@@ -286,12 +286,13 @@ func processes(mark string, of map[string]bool, before int64) (pids, namespaces 
 	return pids, namespaces
 }
 
-// started returns when a process started, in ticks since boot (proc(5), field 22 of stat).
+// started returns when a process started, in ticks since boot (proc(5), field 22 of stat). One that has ended
+// and only waits for its new parent to notice has never started.
 func started(proc string) int64 {
 	raw, err := os.ReadFile(proc + "/stat")
 	_, rest, ok := strings.Cut(string(raw), ") ")
 	fields := strings.Fields(rest)
-	if err != nil || !ok || len(fields) < 20 {
+	if err != nil || !ok || len(fields) < 20 || fields[0] == "Z" {
 		return math.MaxInt64
 	}
 	ticks, _ := strconv.ParseInt(fields[19], 10, 64)
