@@ -57,6 +57,27 @@ var _ = Describe("tampering", Label("kind:data-plane"), func() {
 	}, SpecTimeout(time.Minute))
 })
 
+var _ = Describe("uplink", Label("kind:data-plane"), func() {
+	It("with another address is told to the peers, without a restart", func(ctx SpecContext) {
+		c := running(ctx, harness.Options{})
+		subnet, err := c.SubnetOf("node02")
+		Expect(err).NotTo(HaveOccurred())
+		mac := macOf(c, "node02")
+		suite.Inject(ctx, c, fault.UplinkReaddressed{Node: "node02", Addr: prefix("192.168.200.222/24")})
+		at := time.Now()
+		Eventually(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).WithTimeout(5 * time.Second).
+			Should(ContainElement(And(HaveField("Key", subnet), HaveField("PublicIP.String()", "192.168.200.222"))))
+		talkFor(ctx, c, 200)
+		recovery, ok := c.Mesh().Report().Recovery(at)
+		Expect(ok).To(BeTrue(), "a pair still does not answer")
+		Expect(recovery).To(BeNumerically("<", 2*time.Second))
+		Expect(macOf(c, "node02")).To(Equal(mac))
+		Expect(c.SubnetOf("node02")).To(Equal(subnet))
+		expectFreshPods(ctx, c, "fresh")
+		expectNothingLostBut(ctx, c, "node02")
+	}, SpecTimeout(time.Minute))
+})
+
 var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"), func() {
 	It("that are dead or silent do not keep an agent from a living one", func(ctx SpecContext) {
 		// Nobody has .99, so what is sent there is lost; nothing listens on port 1 of etcd's machine.

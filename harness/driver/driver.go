@@ -91,7 +91,7 @@ func (o Ours) Check() error {
 func (o Ours) Command(s Spec) node.Command {
 	args := []string{
 		"--etcd-endpoints=" + strings.Join(s.EtcdEndpoints, ","), "--etcd-prefix=" + s.EtcdPrefix,
-		"--iface=" + s.Uplink, "--public-ip=" + s.PublicIP.String(), "--node-name=" + s.Node,
+		"--iface=" + s.Uplink, "--node-name=" + s.Node,
 		"--lease-ttl=" + s.LeaseTTL.String(), "--resync=" + s.Resync.String(), "--ip-masq",
 		"--etcd-timeout=500ms", "--etcd-check=500ms", "--start-grace=1s",
 	}

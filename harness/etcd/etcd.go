@@ -42,8 +42,9 @@ type Options struct {
 type Member struct {
 	opts Options
 
-	mu      sync.Mutex
-	process *node.Process
+	starting sync.Mutex // held by Start, so that two do not both find no server
+	mu       sync.Mutex
+	process  *node.Process
 }
 
 // New prepares a member; Start runs it.
@@ -65,8 +66,14 @@ func (m *Member) url(port int) string {
 }
 
 // Start runs the server on the data it left, if any, and returns when it answers a linearizable read. A
-// server that ends before that is an error with its last lines.
+// server that ends before that is an error with its last lines. One that runs already is left as it is: a second
+// could not have its port, and the first would answer for it.
 func (m *Member) Start(ctx context.Context) error {
+	m.starting.Lock()
+	defer m.starting.Unlock()
+	if m.Running() {
+		return m.waitReady(ctx, m.Process())
+	}
 	name := m.opts.Machine.Name()
 	config, err := json.Marshal(serverConfig{
 		Name: name, Dir: dataDir, ClientURL: m.url(clientPort), PeerURL: m.url(peerPort),
@@ -165,12 +172,39 @@ func (m *Member) Kill(ctx context.Context) error {
 	return nil
 }
 
-// Pause stops the server as it is (SIGSTOP): its connections stay open and nothing answers. Resume lets it
-// go on.
-func (m *Member) Pause() error { return m.Process().Pause() }
+// Pause stops the server as it is (SIGSTOP) and returns when it has stopped: its connections stay open and
+// nothing answers. Resume lets it go on. A server that is not running is not an error.
+func (m *Member) Pause() error {
+	p := m.Process()
+	if p == nil {
+		return nil
+	}
+	if err := p.Pause(); err != nil {
+		return err
+	}
+	return waitStopped(p)
+}
 
 // Resume lets a paused server go on.
-func (m *Member) Resume() error { return m.Process().Resume() }
+func (m *Member) Resume() error {
+	if p := m.Process(); p != nil {
+		return p.Resume()
+	}
+	return nil
+}
+
+// Defragment gives the space of discarded revisions back to the disk. The server does not answer meanwhile.
+func (m *Member) Defragment(ctx context.Context) error {
+	client, err := m.Client(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if _, err := client.Defragment(ctx, m.Endpoint()); err != nil {
+		return fmt.Errorf("defragment etcd: %w", err)
+	}
+	return nil
+}
 
 // Wipe deletes the data of a server that is not running.
 func (m *Member) Wipe() error {

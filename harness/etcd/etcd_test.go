@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -106,6 +107,65 @@ func TestPausedServerIsSilent(t *testing.T) {
 	must(t, m.Resume())
 	_, err := c.Get(t.Context(), "a")
 	must(t, err)
+}
+
+func TestPauseReturnsWhenAllHasStopped(t *testing.T) {
+	m := member(t, "")
+	must(t, m.Start(t.Context()))
+	for range 200 {
+		must(t, m.Pause())
+		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", m.Process().Pid()))
+		must(t, err)
+		for _, path := range stats {
+			raw, err := os.ReadFile(path)
+			must(t, err)
+			if _, state, _ := strings.Cut(string(raw), ") "); !strings.HasPrefix(state, "T") {
+				t.Fatalf("a thread of a paused server is not stopped: %s", raw)
+			}
+		}
+		must(t, m.Resume())
+	}
+}
+
+func TestStartOfARunningServerKeepsIt(t *testing.T) {
+	ctx := t.Context()
+	m := member(t, "")
+	must(t, m.Start(ctx))
+	pid := m.Process().Pid()
+	must(t, m.Start(ctx))
+	if m.Process().Pid() != pid {
+		t.Fatalf("a second server was started: process %d, then %d", pid, m.Process().Pid())
+	}
+	must(t, m.Kill(ctx))
+	c := client(t, m)
+	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	if _, err := c.Get(ctx, "a"); err == nil {
+		t.Fatal("something answers after the server was killed")
+	}
+}
+
+func TestDefragmentShrinksTheData(t *testing.T) {
+	ctx := t.Context()
+	m := member(t, "")
+	must(t, m.Start(ctx))
+	c := client(t, m)
+	var last int64
+	for range 50 {
+		resp, err := c.Put(ctx, "a", strings.Repeat("x", 100<<10))
+		must(t, err)
+		last = resp.Header.Revision
+	}
+	_, err := c.Compact(ctx, last, clientv3.WithCompactPhysical())
+	must(t, err)
+	before, err := c.Status(ctx, m.Endpoint())
+	must(t, err)
+	must(t, m.Defragment(ctx))
+	after, err := c.Status(ctx, m.Endpoint())
+	must(t, err)
+	if after.DbSize >= before.DbSize {
+		t.Fatalf("%d bytes before, %d after", before.DbSize, after.DbSize)
+	}
 }
 
 func TestShortLeaseExpires(t *testing.T) {

@@ -50,7 +50,7 @@ type AgentPause struct{ Node string }
 // Name implements Fault.
 func (f AgentPause) Name() string { return "agent on " + f.Node + " paused" }
 
-// Inject implements Fault. The proof is the process's state T in /proc.
+// Inject implements Fault. The proof is that all its threads are in state T in /proc.
 func (f AgentPause) Inject(ctx context.Context, w World) error {
 	agent, err := w.Agent(f.Node)
 	if err != nil {
@@ -61,7 +61,39 @@ func (f AgentPause) Inject(ctx context.Context, w World) error {
 		return err
 	}
 	return prove(ctx, proofWithin, "the agent is in state T", func(context.Context) (bool, error) {
-		state, err := processState(agent.Pid())
-		return state == "T", err
+		return stopped(agent.Pid())
 	})
+}
+
+// AgentRestart ends a node's agent with SIGTERM and starts it again, as an upgrade does.
+type AgentRestart struct{ Node string }
+
+// Name implements Fault.
+func (f AgentRestart) Name() string { return "agent on " + f.Node + " restarted" }
+
+// Inject implements Fault. The proof is that the old process ended and that another runs. The heal starts an
+// agent if Inject did not get that far.
+func (f AgentRestart) Inject(ctx context.Context, w World) error {
+	old, err := w.Agent(f.Node)
+	if err != nil {
+		return err
+	}
+	if !old.Running() {
+		return fmt.Errorf("%w: no agent runs on %s that could be restarted", ErrNotProven, f.Node)
+	}
+	w.OnHeal(f.Name(), func(ctx context.Context) error { return w.StartAgent(ctx, f.Node) })
+	if err := old.Terminate(ctx, 5*time.Second); err != nil {
+		return err
+	}
+	if err := w.StartAgent(ctx, f.Node); err != nil {
+		return err
+	}
+	agent, err := w.Agent(f.Node)
+	if err != nil {
+		return err
+	}
+	if agent == old || !agent.Running() {
+		return fmt.Errorf("%w: no new agent runs on %s", ErrNotProven, f.Node)
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"syscall"
 	"time"
 )
@@ -99,7 +100,8 @@ type EtcdWipe struct{}
 // Name implements Fault.
 func (EtcdWipe) Name() string { return "etcd emptied" }
 
-// Inject implements Fault. The proof is that etcd answers and holds nothing of the overlay's but its config.
+// Inject implements Fault. The proof is that the data is gone and that the server's port refuses, so that what
+// the heal starts can only be empty.
 func (f EtcdWipe) Inject(ctx context.Context, w World) error {
 	client, err := w.Etcd().Client(ctx)
 	if err != nil {
@@ -132,7 +134,14 @@ func (f EtcdWipe) Inject(ctx context.Context, w World) error {
 	if err := w.Etcd().Kill(ctx); err != nil {
 		return err
 	}
-	return w.Etcd().Wipe()
+	if err := w.Etcd().Wipe(); err != nil {
+		return err
+	}
+	data := w.Etcd().Machine().Path("/var/lib/etcd")
+	if _, err := os.Stat(data); !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%w: %s is still there (%w)", ErrNotProven, data, err)
+	}
+	return proveRefused(ctx, w)
 }
 
 // CutFromEtcd drops every frame between a node and etcd, both ways: nothing is refused, nothing is heard.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -77,26 +78,36 @@ func (f AgeNeighbours) expire(w World, name string) error {
 		return fmt.Errorf("list neighbours on %s: %w", name, err)
 	}
 	for _, n := range entries {
-		if n.State != netlink.NUD_REACHABLE {
+		was := n.State
+		if was != netlink.NUD_REACHABLE {
 			continue
 		}
 		n.State = netlink.NUD_STALE
 		if err := machine.Netlink().NeighSet(&n); err != nil {
-			return fmt.Errorf("age neighbour %s (%s) on %s: %w", n.IP, observe.StateName(n.State), name, err)
+			return fmt.Errorf("age neighbour %s (%s) on %s: %w", n.IP, observe.StateName(was), name, err)
 		}
 	}
 	return nil
 }
 
-// processState reads a process's state letter from /proc (proc(5)).
-func processState(pid int) (string, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+// stopped reports whether every thread of a process is in state T (proc(5)). One thread is not enough: SIGSTOP
+// reaches those on other processors later.
+func stopped(pid int) (bool, error) {
+	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil {
-		return "", err
+		return false, err
 	}
-	_, rest, ok := bytes.Cut(raw, []byte(") "))
-	if !ok || len(rest) == 0 {
-		return "", fmt.Errorf("/proc/%d/stat reads %q", pid, raw)
+	if len(stats) == 0 {
+		return false, fmt.Errorf("process %d has no threads", pid)
 	}
-	return string(rest[:1]), nil
+	for _, path := range stats {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return false, err
+		}
+		if _, state, _ := bytes.Cut(raw, []byte(") ")); !bytes.HasPrefix(state, []byte("T")) {
+			return false, fmt.Errorf("%s reads %q", path, raw)
+		}
+	}
+	return true, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
@@ -12,6 +13,54 @@ import (
 
 	"github.com/nemesh/nemesh/harness/node"
 )
+
+// UplinkReaddressed gives a node's uplink another address, as a DHCP server may; the heal gives the old one back.
+type UplinkReaddressed struct {
+	Node string
+	Addr netip.Prefix
+}
+
+// Name implements Fault.
+func (f UplinkReaddressed) Name() string { return "uplink of " + f.Node + " has another address" }
+
+// Inject implements Fault. The proof is that the kernel took both changes.
+func (f UplinkReaddressed) Inject(_ context.Context, w World) error {
+	machine, err := w.Machine(f.Node)
+	if err != nil {
+		return err
+	}
+	old := netip.PrefixFrom(machine.Addr(), f.Addr.Bits())
+	w.OnHeal(f.Name(), func(context.Context) error { return readdress(machine, f.Addr, old) })
+	if err := readdress(machine, old, f.Addr); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotProven, err)
+	}
+	return nil
+}
+
+// readdress replaces an address of the uplink, and puts back the default route that goes with it.
+func readdress(m *node.Machine, from, to netip.Prefix) error {
+	link, err := m.Netlink().LinkByName(node.Uplink)
+	if err != nil {
+		return err
+	}
+	routes, err := m.Netlink().RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{LinkIndex: link.Attrs().Index},
+		netlink.RT_FILTER_OIF)
+	if err != nil {
+		return err
+	}
+	address := func(p netip.Prefix) *netlink.Addr {
+		return &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), 32)}}
+	}
+	if err := errors.Join(m.Netlink().AddrDel(link, address(from)), m.Netlink().AddrAdd(link, address(to))); err != nil {
+		return err
+	}
+	for _, r := range routes {
+		if r.Gw != nil && (r.Dst == nil || r.Dst.IP.IsUnspecified()) {
+			return m.Netlink().RouteReplace(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: r.Gw})
+		}
+	}
+	return nil
+}
 
 // Tamper changes one thing in a node's kernel behind the agent's back. Repairing it is the overlay's part, so
 // there is no heal; the proof is that the kernel took the change.

@@ -35,6 +35,9 @@ type Agent struct {
 	kernel  *kernel.Reconciler
 	hooks   hooks
 	status  *status
+	given   Options       // as on the command line, before addresses were filled in
+	changed chan struct{} // the kernel's links, addresses, routes or rules have
+	reload  chan struct{}
 
 	// All below belongs to the loop.
 	uplink  plan.Uplink
@@ -67,7 +70,8 @@ func New(opts Options, log *slog.Logger) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	reconciler, err := kernel.New(kernel.Options{Log: log, Resync: opts.Resync})
+	changed := make(chan struct{}, 1)
+	reconciler, err := kernel.New(kernel.Options{Log: log, Resync: opts.Resync, Changed: func() { poke(changed) }})
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
@@ -75,20 +79,11 @@ func New(opts Options, log *slog.Logger) (*Agent, error) {
 	a := &Agent{
 		opts: opts, log: log, client: client, store: store, kernel: reconciler,
 		watcher: lease.NewWatcher(store, opts.EtcdCheck, opts.EtcdTimeout),
-		noted:   map[string]bool{},
+		noted:   map[string]bool{}, changed: changed, given: opts, reload: make(chan struct{}, 1),
 	}
 	a.hooks = newHooks(opts.Defects, log)
 	a.status = &status{opts: opts, seen: a.watcher.Seen, repairs: reconciler.Repairs, alive: time.Now()}
 	return a, nil
-}
-
-// Run runs an agent until ctx ends, which is no error.
-func Run(ctx context.Context, opts Options, log *slog.Logger) error {
-	a, err := New(opts, log)
-	if err != nil {
-		return err
-	}
-	return a.Run(ctx)
 }
 
 // Run works until ctx ends, which is no error. The data plane, subnet.env and the lease stay.
@@ -162,6 +157,12 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View, failed <-chan
 		case <-renew.C:
 			again = !a.renew(ctx)
 		case <-recheck.C:
+		case <-a.changed:
+			again = !a.followUplink(ctx)
+		case <-a.reload:
+			a.log.Info("reading everything again")
+			a.own.ModRevision = 0 // to be confirmed from a fresh list
+			again = !a.followUplink(ctx) || !a.register(ctx)
 		case <-beat.C:
 			a.status.note(func(*status) {})
 			continue
@@ -192,26 +193,55 @@ func (a *Agent) see(v lease.View) {
 	a.view, a.online = v, true
 }
 
+// Reload has the agent look at its uplink and at etcd again. It returns at once.
+func (a *Agent) Reload() { poke(a.reload) }
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// findUplink looks for the uplink and takes over its addresses where the command line gives none.
+func (a *Agent) findUplink() (changed bool, err error) {
+	up, err := kernel.FindUplink(kernel.Selectors{
+		Names: a.opts.Ifaces, Patterns: a.opts.IfacePatterns, CanReach: a.opts.IfaceCanReach,
+	})
+	if err == nil && !up.Addr.IsValid() && !up.Addr6.IsValid() {
+		err = fmt.Errorf("uplink %s has no address yet", up.Name)
+	}
+	if err != nil || up == a.uplink {
+		return false, err
+	}
+	a.uplink = up
+	if !a.given.PublicIP.IsValid() {
+		a.opts.PublicIP = up.Addr
+	}
+	if !a.given.PublicIPv6.IsValid() && (a.raw == nil || a.config.EnableIPv6) {
+		a.opts.PublicIPv6 = up.Addr6
+	}
+	a.log.Info("uplink found", "name", up.Name, "mtu", up.MTU, "address", up.Addr, "public", a.opts.PublicIP)
+	return true, nil
+}
+
+// followUplink takes over changes of the uplink while running: another address is told to the peers, another
+// link or MTU changes the device. An uplink that is gone may come back. It reports whether all is done.
+func (a *Agent) followUplink(ctx context.Context) bool {
+	changed, err := a.findUplink()
+	if err != nil || !changed || a.own.Subnet.IsZero() {
+		return true // the reconciler says what is wrong with an uplink that is not there
+	}
+	a.own.Attrs = a.attrs()
+	return a.register(ctx)
+}
+
 // waitUplink waits until the uplink is there with an address.
 func (a *Agent) waitUplink(ctx context.Context) error {
 	said := ""
 	for {
-		up, err := kernel.FindUplink(kernel.Selectors{
-			Names: a.opts.Ifaces, Patterns: a.opts.IfacePatterns, CanReach: a.opts.IfaceCanReach,
-		})
-		if err == nil && !up.Addr.IsValid() && !up.Addr6.IsValid() {
-			err = fmt.Errorf("uplink %s has no address yet", up.Name)
-		}
+		_, err := a.findUplink()
 		if err == nil {
-			a.uplink = up
-			if !a.opts.PublicIP.IsValid() {
-				a.opts.PublicIP = up.Addr
-			}
-			if !a.opts.PublicIPv6.IsValid() {
-				a.opts.PublicIPv6 = up.Addr6
-			}
-			a.log.Info("uplink found", "name", up.Name, "mtu", up.MTU, "address", up.Addr,
-				"public", a.opts.PublicIP)
 			return nil
 		}
 		if err.Error() != said {

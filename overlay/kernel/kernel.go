@@ -31,6 +31,8 @@ type Options struct {
 	Resync time.Duration
 	// Coalesce is how long events are gathered before a comparison. Default 10 ms.
 	Coalesce time.Duration
+	// Changed, if set, is called by Run when links, addresses, routes or rules have changed, whoever did it.
+	Changed func()
 }
 
 // Change is one thing that was not as planned and has been repaired.
@@ -122,6 +124,9 @@ func (r *Reconciler) Run(ctx context.Context) error {
 			case <-time.After(r.opts.Coalesce):
 			}
 			drain(events)
+			if r.opts.Changed != nil {
+				r.opts.Changed()
+			}
 		}
 		changes, err := r.Apply(ctx)
 		for _, c := range changes {

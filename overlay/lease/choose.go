@@ -17,6 +17,9 @@ type Request struct {
 	IP, IP6 netip.Addr
 	// Node and Instance are the node's name and the identity on its disk.
 	Node, Instance string
+	// LeaseID is the etcd lease that the node holds, if it holds one: what hangs on it is the node's whatever
+	// public address it names.
+	LeaseID int64
 	// Previous is the subnet the node had last, as far as it remembers.
 	Previous Subnet
 	// Avoid is never chosen. Only a defect sets it.
@@ -68,7 +71,7 @@ const candidates = 100
 // nobody has owned, else the one whose owner has been silent longest.
 func Choose(v View, r Request) (Choice, error) {
 	c := Choice{}
-	if l, ok := v.Of(r.IP, r.IP6); ok && l.Subnet != r.Avoid {
+	if l, ok := v.mine(r); ok && l.Subnet != r.Avoid {
 		o, ok := v.OwnerOf(l.Subnet)
 		if ok && sameNode(o.Attrs, r.IP, r.IP6) && o.Instance != r.Instance && o.Node != r.Node &&
 			!l.Reservation() {

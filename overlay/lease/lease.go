@@ -87,6 +87,16 @@ func (v View) Of(ip, ip6 netip.Addr) (Lease, bool) {
 	return Lease{}, false
 }
 
+// mine returns the lease of the node that asks.
+func (v View) mine(r Request) (Lease, bool) {
+	for _, l := range v.Leases {
+		if r.LeaseID != 0 && l.ID == r.LeaseID {
+			return l, true
+		}
+	}
+	return v.Of(r.IP, r.IP6)
+}
+
 // At returns the lease over exactly this subnet, if there is one.
 func (v View) At(s Subnet) (Lease, bool) {
 	for _, l := range v.Leases {

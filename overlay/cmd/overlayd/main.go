@@ -44,7 +44,7 @@ func run() int {
 	if opts.Leave {
 		err = agent.Leave(ctx, opts, log)
 	} else {
-		err = agent.Run(ctx, opts, log)
+		err = serve(ctx, opts, log)
 	}
 	if err != nil {
 		log.Error("ending", "err", err)
@@ -54,6 +54,22 @@ func run() int {
 		log.Info("ending; the data plane stays in place")
 	}
 	return 0
+}
+
+// serve runs the agent; SIGHUP has it look at everything again.
+func serve(ctx context.Context, opts agent.Options, log *slog.Logger) error {
+	a, err := agent.New(opts, log)
+	if err != nil {
+		return err
+	}
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	go func() {
+		for range hangups {
+			a.Reload()
+		}
+	}()
+	return a.Run(ctx)
 }
 
 func version() string {

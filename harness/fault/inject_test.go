@@ -1,0 +1,173 @@
+package fault
+
+import (
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+func TestEtcdIsBrokenAndHealed(t *testing.T) {
+	w := newWorld(t)
+	for _, f := range []Fault{EtcdStop{}, EtcdKill{}, EtcdPause{}, EtcdWipe{}} {
+		w.put(t, "/subnets/10.5.3.0-24", "{}")
+		if err := f.Inject(t.Context(), w); err != nil {
+			t.Fatalf("%s: %v", f.Name(), err)
+		}
+		if err := w.Heal(t.Context()); err != nil {
+			t.Fatalf("%s: %v", f.Name(), err)
+		}
+		want := []string{"/config", "/subnets/10.5.3.0-24"}
+		if f == (EtcdWipe{}) {
+			want = want[:1]
+		}
+		if got := w.keys(t); !slices.Equal(got, want) {
+			t.Errorf("%s and healed: keys %v, want %v", f.Name(), got, want)
+		}
+	}
+}
+
+// Each order of healing must leave one server, which the member knows: a second one used to be started.
+func TestOverlappingEtcdFaultsHealInAnyOrder(t *testing.T) {
+	w := newWorld(t)
+	for _, order := range [][]Fault{{EtcdStop{}, EtcdKill{}}, {EtcdKill{}, EtcdStop{}}} {
+		must(t, EtcdStop{}.Inject(t.Context(), w))
+		must(t, EtcdKill{}.Inject(t.Context(), w))
+		for _, f := range order {
+			must(t, w.HealOne(t.Context(), f.Name()))
+		}
+		must(t, w.Etcd().Kill(t.Context()))
+		if err := dialEtcd(t.Context(), w, ""); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Fatalf("healed in the order %v: after the kill something else has the port: %v", order, err)
+		}
+		must(t, w.Etcd().Start(t.Context()))
+	}
+}
+
+func TestCutIsSilentAndOnlyForItsNode(t *testing.T) {
+	w := newWorld(t)
+	must(t, dialEtcd(t.Context(), w, "node01"))
+	must(t, CutFromEtcd{"node01"}.Inject(t.Context(), w))
+	err := dialEtcd(t.Context(), w, "node01")
+	var timeout net.Error
+	if !errors.As(err, &timeout) || !timeout.Timeout() {
+		t.Errorf("node01 was not left without an answer: %v", err)
+	}
+	must(t, dialEtcd(t.Context(), w, "node02"))
+	must(t, w.Heal(t.Context()))
+	must(t, dialEtcd(t.Context(), w, "node01"))
+}
+
+func TestAgentsAreBrokenAndHealed(t *testing.T) {
+	w := newWorld(t)
+	must(t, w.StartAgent(t.Context(), "node01"))
+	for _, f := range []Fault{AgentKill{"node01"}, AgentStop{"node01"}, AgentPause{"node01"}, AgentRestart{"node01"}} {
+		before := w.agents["node01"]
+		if err := f.Inject(t.Context(), w); err != nil {
+			t.Fatalf("%s: %v", f.Name(), err)
+		}
+		if _, paused := f.(AgentPause); before.Running() != paused {
+			t.Errorf("%s: running: %v", f.Name(), before.Running())
+		}
+		must(t, w.Heal(t.Context()))
+		if !w.agents["node01"].Running() {
+			t.Errorf("%s and healed: no agent runs", f.Name())
+		}
+	}
+	if err := (AgentKill{"node09"}).Inject(t.Context(), w); err == nil || len(w.Names()) != 0 {
+		t.Errorf("a node that is not there: %v, to heal %v", err, w.Names())
+	}
+}
+
+func TestRestartOfNoAgentIsNotProven(t *testing.T) {
+	w := newWorld(t)
+	must(t, w.StartAgent(t.Context(), "node01"))
+	must(t, w.agents["node01"].Kill(t.Context()))
+	if err := (AgentRestart{"node01"}).Inject(t.Context(), w); !errors.Is(err, ErrNotProven) {
+		t.Error(err)
+	}
+}
+
+func TestLeaseReallyExpires(t *testing.T) {
+	w := newWorld(t)
+	must(t, w.register(t.Context(), "node01", "10.5.3.0-24", 1))
+	began := time.Now()
+	must(t, LeaseExpire{"node01", 5 * time.Second}.Inject(t.Context(), w))
+	t.Logf("a lease of 1 s was gone after %s", time.Since(began).Round(10*time.Millisecond))
+	must(t, w.register(t.Context(), "node01", "10.5.3.0-24", 60))
+	if err := (LeaseExpire{"node01", 200 * time.Millisecond}).Inject(t.Context(), w); !errors.Is(err, ErrNotProven) {
+		t.Errorf("a lease that lives was said to have expired: %v", err)
+	}
+}
+
+func TestSubnetIsTaken(t *testing.T) {
+	w := newWorld(t)
+	w.writeSubnet(t, "node01", "10.5.3.1/24")
+	must(t, SubnetTaken{From: "node01", By: "node02"}.Inject(t.Context(), w))
+	if got := w.keys(t); !slices.Contains(got, "/subnets/10.5.3.0-24") {
+		t.Errorf("keys %v", got)
+	}
+}
+
+func TestFileIsDeletedOnce(t *testing.T) {
+	w := newWorld(t)
+	w.writeSubnet(t, "node01", "10.5.3.1/24")
+	f := FileDeleted{"node01", w.SubnetFile()}
+	must(t, f.Inject(t.Context(), w))
+	if _, err := os.Stat(w.machines["node01"].Path(w.SubnetFile())); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file: %v", err)
+	}
+	if err := f.Inject(t.Context(), w); !errors.Is(err, ErrNotProven) {
+		t.Errorf("deleted what was not there: %v", err)
+	}
+}
+
+func TestNeighboursAgeAndPermanentOnesDoNot(t *testing.T) {
+	w := newWorld(t)
+	link := w.addDevice(t, "node01")
+	h := w.machines["node01"].Netlink()
+	states := map[string]int{"10.5.4.0": netlink.NUD_REACHABLE, "10.5.5.0": netlink.NUD_PERMANENT}
+	for ip, state := range states {
+		must(t, h.NeighSet(&netlink.Neigh{
+			LinkIndex: link.Attrs().Index, State: state, IP: net.ParseIP(ip),
+			HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1},
+		}))
+	}
+	const key = "net.ipv4.neigh.flannel/1.base_reachable_time_ms"
+	before, err := w.machines["node01"].ReadSysctl(key)
+	must(t, err)
+	must(t, AgeNeighbours{[]string{"node01"}}.Inject(t.Context(), w))
+	entries, err := h.NeighList(link.Attrs().Index, netlink.FAMILY_V4)
+	must(t, err)
+	states["10.5.4.0"] = netlink.NUD_STALE
+	for _, n := range entries {
+		if want, ok := states[n.IP.String()]; ok && n.State != want {
+			t.Errorf("%s is in state %#x, want %#x", n.IP, n.State, want)
+		}
+		delete(states, n.IP.String())
+	}
+	if len(states) != 0 {
+		t.Errorf("not found: %v", states)
+	}
+	must(t, w.Heal(t.Context()))
+	if after, err := w.machines["node01"].ReadSysctl(key); err != nil || after != before {
+		t.Errorf("%s was %s and is %s after the heal (%v)", key, before, after, err)
+	}
+}
+
+func TestAllHaveNamesOfTheirOwn(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range All("node01", "node02") {
+		name := f.Name()
+		if name == "" || seen[name] || strings.Contains(name, "  ") {
+			t.Errorf("%T: name %q is empty, taken or incomplete", f, name)
+		}
+		seen[name] = true
+	}
+}
