@@ -43,7 +43,7 @@ func TestCommandTellsTheAgentItsPlace(t *testing.T) {
 	}
 	for _, want := range []string{
 		"--etcd-endpoints=http://a:2379,http://b:2379", "--etcd-prefix=/p", "--iface=eth0",
-		"--public-ip=192.168.200.201", "--lease-ttl=3s", "--defect=forget-subnet", "--mine",
+		"--node-name=node01", "--lease-ttl=3s", "--defect=forget-subnet", "--mine",
 	} {
 		if !slices.Contains(c.Args, want) {
 			t.Errorf("%s is not in %q", want, c.Args)
