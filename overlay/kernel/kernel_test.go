@@ -223,11 +223,14 @@ func (h host) nftables() *nftables.Conn {
 
 func (h host) eventually(what string, holds func() bool) {
 	h.tb.Helper()
-	deadline := time.After(time.Second)
+	// The promise is a second, and the scenarios measure it. Here the race detector and other packages' tests
+	// share the processors, and what is tested is that an event leads to the repair: the timer is an hour away.
+	const patience = 10 * time.Second
+	deadline := time.After(patience)
 	for !holds() {
 		select {
 		case <-deadline:
-			h.tb.Fatalf("not within a second: %s\n%s", what, h.dump())
+			h.tb.Fatalf("not within %s: %s\n%s", patience, what, h.dump())
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
@@ -283,7 +286,7 @@ func TestSecondPassChangesNothing(t *testing.T) {
 	}
 }
 
-func TestTamperingIsRepairedWithinASecond(t *testing.T) {
+func TestTamperingIsRepairedByEvents(t *testing.T) {
 	const index = 0 // of the peer that is tampered with
 	for name, tamper := range map[string]func(h host, s plan.State) error{
 		"device deleted": func(h host, _ plan.State) error { return h.nl.LinkDel(h.link("flannel.1")) },
@@ -581,4 +584,12 @@ func BenchmarkApply(b *testing.B) {
 			}
 		})
 	}
+}
+
+func tableNames(tables []*nftables.Table) string {
+	var names []string
+	for _, t := range tables {
+		names = append(names, t.Name)
+	}
+	return strings.Join(names, " ")
 }
