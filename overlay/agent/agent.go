@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -45,7 +46,8 @@ type Agent struct {
 	raw     []byte // config as it stands in etcd
 	backend plan.Backend
 	state   saved
-	stored  saved // as it was written last
+	stored  []byte // the state as it was written last
+	unsaved bool   // the state may have changed since
 	own     lease.Lease
 	view    lease.View
 	kept    []lease.Owner // peers that a rewound etcd has forgotten
@@ -130,6 +132,13 @@ func replace(views chan lease.View, v lease.View) {
 	views <- v
 }
 
+// publishPause is the least time between two publications, savePause between two writes of the saved state that
+// are not pressing: a change of this node's own lease is saved at once.
+const (
+	publishPause = 50 * time.Millisecond
+	savePause    = time.Second
+)
+
 // retryPause is the time between two tries of what failed, such as registering while no subnet is free.
 const retryPause = time.Second
 
@@ -138,12 +147,16 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View, failed <-chan
 	renew := time.NewTimer(time.Hour)
 	retry := time.NewTimer(time.Hour)
 	recheck := time.NewTimer(time.Hour)
+	soon, published := time.NewTimer(time.Hour), time.Time{}
+	saving := time.NewTicker(savePause)
+	defer saving.Stop()
 	beat := time.NewTicker(stuckAfter / 6)
 	defer beat.Stop()
 	for {
 		again := false // try again soon
 		select {
 		case <-ctx.Done():
+			a.save()
 			return nil
 		case err := <-failed:
 			return err
@@ -157,8 +170,16 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View, failed <-chan
 		case <-renew.C:
 			again = !a.renew(ctx)
 		case <-recheck.C:
+		case <-soon.C:
+		case <-saving.C:
+			a.save()
+			continue
 		case <-a.changed:
+			uplink := a.uplink
 			again = !a.followUplink(ctx)
+			if uplink == a.uplink {
+				continue
+			}
 		case <-a.reload:
 			a.log.Info("reading everything again")
 			a.own.ModRevision = 0 // to be confirmed from a fresh list
@@ -167,8 +188,14 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View, failed <-chan
 			a.status.note(func(*status) {})
 			continue
 		}
-		if next := a.publish(); !next.IsZero() {
-			recheck.Reset(time.Until(next) + time.Second)
+		// News that come in a burst, as when many nodes start at once, are published together.
+		if wait := publishPause - time.Since(published); wait > 0 {
+			soon.Reset(wait)
+		} else {
+			published = time.Now()
+			if next := a.publish(); !next.IsZero() {
+				recheck.Reset(time.Until(next) + time.Second)
+			}
 		}
 		if again {
 			retry.Reset(min(retryPause, a.opts.LeaseRenew))
@@ -367,15 +394,13 @@ func (a *Agent) publish() (next time.Time) {
 	}
 	a.kernel.Set(state)
 
+	pressing := a.state.Subnet != a.own.Subnet.Key() || a.state.LeaseID != a.own.ID ||
+		a.state.PublicIP != a.opts.PublicIP
 	a.state.PublicIP, a.state.PublicIPv6 = a.opts.PublicIP, a.opts.PublicIPv6
 	a.state.Subnet, a.state.LeaseID = a.own.Subnet.Key(), a.own.ID
-	a.state.remember(a.view, a.raw)
-	if !sameState(a.state, a.stored) {
-		if err := a.state.save(a.opts.StateDir); err != nil {
-			a.note("cannot save the state; a restart without etcd would not find it", "err", err)
-		} else {
-			a.stored = a.state
-		}
+	a.unsaved = true
+	if pressing {
+		a.save()
 	}
 	env := subnetEnv(a.config, a.own.Subnet, a.backend.MTU(a.config.Backend, a.uplink), a.opts.IPMasq)
 	changed, err := updateFile(a.opts.SubnetFile, env, 0o644)
@@ -402,6 +427,27 @@ func (a *Agent) publish() (next time.Time) {
 		}
 	})
 	return next
+}
+
+// save writes what has changed since the last time.
+func (a *Agent) save() {
+	if !a.unsaved {
+		return
+	}
+	a.unsaved = false
+	a.state.remember(a.view, a.raw)
+	raw, err := a.state.encode()
+	if err == nil && string(raw) == string(a.stored) {
+		return
+	}
+	if err == nil {
+		err = writeFile(filepath.Join(a.opts.StateDir, stateFile), raw, 0o600)
+	}
+	if err != nil {
+		a.note("cannot save the state; a restart without etcd would not find it", "err", err)
+		return
+	}
+	a.stored = raw
 }
 
 // note logs a message once for each different content.

@@ -111,7 +111,9 @@ func TestStateSurvives(t *testing.T) {
 		t.Fatalf("%v, %v", info.Mode(), err)
 	}
 	again, err := load(dir)
-	if err != nil || !sameState(s, again) {
+	before, errBefore := s.encode()
+	after, errAfter := again.encode()
+	if err != nil || errBefore != nil || errAfter != nil || string(before) != string(after) {
 		t.Fatalf("%+v became %+v, %v", s, again, err)
 	}
 	v, ok := again.view()

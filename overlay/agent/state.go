@@ -89,12 +89,20 @@ func (s *saved) remember(v lease.View, config []byte) {
 	}
 }
 
-func (s saved) save(dir string) error {
+func (s saved) encode() ([]byte, error) {
 	raw, err := json.MarshalIndent(s, "", "\t")
 	if err != nil {
-		return fmt.Errorf("encode the state: %w", err)
+		return nil, fmt.Errorf("encode the state: %w", err)
 	}
-	return writeFile(filepath.Join(dir, stateFile), append(raw, '\n'), 0o600)
+	return append(raw, '\n'), nil
+}
+
+func (s saved) save(dir string) error {
+	raw, err := s.encode()
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, stateFile), raw, 0o600)
 }
 
 // writeFile replaces a file so that a reader, or a node that lost power, sees the old content or the new one
@@ -128,12 +136,4 @@ func syncDir(path string) error {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
-}
-
-// sameState reports whether writing would change nothing worth keeping. The moment at which an owner was
-// seen last is: it decides how long the owner's subnet is kept.
-func sameState(a, b saved) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && string(x) == string(y)
 }

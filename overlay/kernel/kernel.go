@@ -111,6 +111,12 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	defer resync.Stop()
 	failing := ""
 	for {
+		// What a pass changes comes back as events, so passes keep a distance.
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(r.opts.Coalesce):
+		}
 		select {
 		case <-ctx.Done():
 			return nil

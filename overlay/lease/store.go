@@ -47,7 +47,7 @@ func (s *Store) List(ctx context.Context) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
-	return s.view(keys, revision), nil
+	return s.view(keys, revision, nil), nil
 }
 
 func (s *Store) read(ctx context.Context) (map[string]*mvccpb.KeyValue, int64, error) {
@@ -233,35 +233,56 @@ func (s *Store) Release(ctx context.Context, l Lease) error {
 	return nil
 }
 
-// view makes sense of raw keys. What is no lease or record is left out and listed.
-func (s *Store) view(keys map[string]*mvccpb.KeyValue, revision int64) View {
+// parsed is what one key was understood to be, at one revision of it.
+type parsed struct {
+	revision int64
+	lease    Lease
+	owner    Owner
+	err      error
+}
+
+// view makes sense of raw keys. What is no lease or record is left out and listed. cache keeps what was
+// understood of keys that have not changed; nil for none.
+func (s *Store) view(keys map[string]*mvccpb.KeyValue, revision int64, cache map[string]parsed) View {
 	v := View{Revision: revision}
-	ignore := func(key string, err error) {
-		v.Ignored = append(v.Ignored, Ignored{Key: key, Reason: err.Error()})
-	}
 	for _, key := range sortedKeys(keys) {
 		kv := keys[key]
-		switch {
-		case key == s.configKey():
+		if key == s.configKey() {
 			v.Config = kv.Value
-		case strings.HasPrefix(key, s.subnets()):
-			l, err := parseLease(strings.TrimPrefix(key, s.subnets()), kv.Value, kv.Lease, kv.ModRevision)
-			if err != nil {
-				ignore(key, err)
-				if !l.Subnet.IsZero() {
-					v.Junk = append(v.Junk, l)
-				}
-				continue
+			continue
+		}
+		lease := strings.HasPrefix(key, s.subnets())
+		if !lease && !strings.HasPrefix(key, s.owners()) {
+			continue
+		}
+		p, known := cache[key]
+		if !known || p.revision != kv.ModRevision {
+			p = s.parse(key, kv, lease)
+			if cache != nil {
+				cache[key] = p
 			}
-			v.Leases = append(v.Leases, l)
-		case strings.HasPrefix(key, s.owners()):
-			o, err := parseOwner(strings.TrimPrefix(key, s.owners()), kv.Value, kv.ModRevision)
-			if err != nil {
-				ignore(key, err)
-				continue
+		}
+		switch {
+		case p.err != nil:
+			v.Ignored = append(v.Ignored, Ignored{Key: key, Reason: p.err.Error()})
+			if !p.lease.Subnet.IsZero() {
+				v.Junk = append(v.Junk, p.lease)
 			}
-			v.Owners = append(v.Owners, o)
+		case lease:
+			v.Leases = append(v.Leases, p.lease)
+		default:
+			v.Owners = append(v.Owners, p.owner)
 		}
 	}
 	return v
+}
+
+func (s *Store) parse(key string, kv *mvccpb.KeyValue, lease bool) parsed {
+	p := parsed{revision: kv.ModRevision}
+	if lease {
+		p.lease, p.err = parseLease(strings.TrimPrefix(key, s.subnets()), kv.Value, kv.Lease, kv.ModRevision)
+	} else {
+		p.owner, p.err = parseOwner(strings.TrimPrefix(key, s.owners()), kv.Value, kv.ModRevision)
+	}
+	return p
 }

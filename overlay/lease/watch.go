@@ -104,7 +104,8 @@ func (w *Watcher) once(ctx context.Context, changed func(View)) error {
 		return err
 	}
 	w.note(nil)
-	view := w.store.view(keys, revision)
+	cache := map[string]parsed{}
+	view := w.store.view(keys, revision, cache)
 	view.Rewound = w.rewound(keys, revision)
 	changed(view)
 
@@ -133,7 +134,7 @@ func (w *Watcher) once(ctx context.Context, changed func(View)) error {
 			apply(keys, e)
 		}
 		if len(resp.Events) > 0 {
-			changed(w.store.view(keys, resp.Header.Revision))
+			changed(w.store.view(keys, resp.Header.Revision, cache))
 		}
 	}
 	if cause := context.Cause(ctx); cause != nil {
