@@ -64,7 +64,9 @@ func (c *Cluster) LaunchAgent(ctx context.Context, name string, args ...string) 
 	}
 	spec := c.spec(n)
 	spec.ExtraArgs = args
-	n.agent, err = n.Start(ctx, n.driver.Command(spec))
+	command := n.driver.Command(spec)
+	command.Notify = true
+	n.agent, err = n.Start(ctx, command)
 	return n.agent, err
 }
 
@@ -85,17 +87,28 @@ func (c *Cluster) StartAgent(ctx context.Context, name string) error {
 		return err
 	}
 	return c.wait(ctx, "the agent on "+name+" is ready", agent, func() (bool, error) {
-		info, err := os.Stat(n.Path(n.driver.SubnetFile()))
-		if err != nil {
+		if err := ready(agent, n.Path(n.driver.SubnetFile()), began); err != nil {
 			return false, err
-		}
-		// A file of before is no proof, unless the agent has found nothing to change in it.
-		if info.ModTime().Before(began) && time.Since(began) < 300*time.Millisecond {
-			return false, errors.New("its subnet file is an old one")
 		}
 		_, err = n.Netlink().LinkByName(c.device(n))
 		return err == nil, err
 	})
+}
+
+// ready reports, as an error, why an agent is not taken for ready: it has neither said so nor written its
+// subnet file since it began. A file of before is no proof: a signal may still find it without a handler.
+func ready(agent *node.Process, subnetFile string, began time.Time) error {
+	select {
+	case <-agent.Ready():
+		return nil
+	default:
+	}
+	info, err := os.Stat(subnetFile)
+	if err == nil && info.ModTime().Before(began) {
+		err = fmt.Errorf("its subnet file is of %s, before its start, and it has not said READY=1 (sd_notify)",
+			info.ModTime().Format(time.TimeOnly))
+	}
+	return err
 }
 
 // SwapAgent ends a node's agent with SIGTERM and starts another in its place.

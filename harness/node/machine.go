@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -55,7 +56,8 @@ type Line struct {
 // Machine is one machine. Its methods may be called from several goroutines, except that a machine must not
 // be used while it reboots.
 type Machine struct {
-	opts Options
+	opts    Options
+	started atomic.Int64 // processes that were given a socket
 
 	mu        sync.Mutex
 	on        bool

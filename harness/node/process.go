@@ -29,6 +29,9 @@ type Command struct {
 	Path, Argv0 string
 	// Args come after it, Env replaces the environment; nil keeps the harness's own.
 	Args, Env []string
+	// Notify gives the program a socket on which it can say that it is ready (sd_notify(3)); see
+	// Process.Ready.
+	Notify bool
 }
 
 // Process is a program running on a machine, in a session of its own so that it can be signalled together
@@ -37,6 +40,7 @@ type Process struct {
 	machine string
 	command Command
 	cmd     *exec.Cmd
+	ready   chan struct{}
 	exited  chan struct{}
 	err     error // of Wait; read after exited is closed
 
@@ -60,11 +64,17 @@ func (m *Machine) Start(ctx context.Context, c Command) (*Process, error) {
 	}
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = c.Env, "/", write, write
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	p := &Process{machine: m.opts.Name, command: c, cmd: cmd, exited: make(chan struct{})}
-	err = m.Do(cmd.Start)
+	p := &Process{
+		machine: m.opts.Name, command: c, cmd: cmd, ready: make(chan struct{}), exited: make(chan struct{}),
+	}
+	notified, err := p.listen(m)
+	if err == nil {
+		err = m.Do(cmd.Start)
+	}
 	write.Close()
 	if err != nil {
 		read.Close()
+		notified()
 		return nil, fmt.Errorf("start %s on %s: %w", c.Name, m.opts.Name, explainExec(c.Path, err))
 	}
 	m.mu.Lock()
@@ -79,6 +89,7 @@ func (m *Machine) Start(ctx context.Context, c Command) (*Process, error) {
 		p.err = cmd.Wait()
 		_ = read.SetReadDeadline(time.Now().Add(200 * time.Millisecond)) // a child may hold the pipe open
 		<-copied
+		notified()
 		m.forget(p)
 		close(p.exited)
 	}()
@@ -169,6 +180,10 @@ func (p *Process) CPU() time.Duration {
 	}
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
+
+// Ready is closed when the process has said that it is ready (sd_notify(3), READY=1). One that was not started
+// with Command.Notify, or does not speak that protocol, never does.
+func (p *Process) Ready() <-chan struct{} { return p.ready }
 
 // Exited is closed when the process has ended and its output has been read.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
