@@ -380,7 +380,8 @@ func (a *Agent) publish() (next time.Time) {
 	state, rejected := a.backend.Plan(plan.Input{
 		Config: a.config, Own: a.own, Peers: peers, Uplink: a.uplink,
 		VtepMAC: a.state.VtepMAC, VtepMAC6: a.state.VtepMAC6, Masquerade: a.opts.IPMasq,
-		RandomFully: !a.opts.MasqRandomDisable, Forward: a.opts.ForwardRules, Direct: kernel.OnLink,
+		RandomFully: !a.opts.MasqRandomDisable, Forward: a.opts.ForwardRules,
+		Blackhole: a.opts.BlackholeRoute, Direct: kernel.OnLink,
 	})
 	for _, r := range rejected {
 		a.note("ignoring a lease that cannot be right", "subnet", r.Subnet, "reason", r.Reason)

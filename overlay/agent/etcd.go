@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -52,9 +51,7 @@ func dialEtcd(o Options) (*clientv3.Client, error) {
 		},
 	}
 	if o.EtcdCAFile != "" || o.EtcdCertFile != "" {
-		tls, err := transport.TLSInfo{
-			CertFile: o.EtcdCertFile, KeyFile: o.EtcdKeyFile, TrustedCAFile: o.EtcdCAFile,
-		}.ClientConfig()
+		tls, err := tlsConfig(o)
 		if err != nil {
 			return nil, fmt.Errorf("load the certificates for etcd: %w", err)
 		}

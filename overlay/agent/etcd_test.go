@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/nemesh/nemesh/harness/sandbox"
@@ -151,4 +153,74 @@ func TestClientCertificateIsReadAgainFromDisk(t *testing.T) {
 		t.Log(err)
 	}
 	must(t, err)
+}
+
+func TestAuthorityIsReadAgainFromDisk(t *testing.T) {
+	a, other := newAuthority(t), newAuthority(t)
+	endpoint := secureEtcd(t, a, "3381", false)
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	place := func(from *authority) {
+		raw, err := os.ReadFile(from.path("authority.crt"))
+		must(t, err)
+		must(t, os.WriteFile(file, raw, 0o600))
+	}
+	place(other)
+	c, err := dialEtcd(Options{EtcdEndpoints: []string{endpoint}, EtcdCAFile: file, EtcdTimeout: 2 * time.Second})
+	must(t, err)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := c.Get(ctx, "x"); err == nil {
+		t.Fatal("a server of another authority was believed")
+	}
+	place(a) // under the running client
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, err = c.Get(ctx, "x"); err != nil && ctx.Err() == nil; _, err = c.Get(ctx, "x") {
+		t.Log(err)
+	}
+	must(t, err)
+}
+
+func TestCertificateOfAnotherHostIsRefused(t *testing.T) {
+	a := newAuthority(t)
+	endpoint := secureEtcd(t, a, "3382", false)
+	endpoint = "https://localhost:" + endpoint[len("https://127.0.0.1:"):] // the certificate names 127.0.0.1
+	if err := reads(t, Options{EtcdEndpoints: []string{endpoint}, EtcdCAFile: a.path("authority.crt")}); err == nil {
+		t.Error("a certificate for another host was taken")
+	}
+}
+
+func TestPasswordFromFile(t *testing.T) {
+	a := newAuthority(t)
+	endpoint := secureEtcd(t, a, "3383", false)
+	plain := Options{EtcdEndpoints: []string{endpoint}, EtcdCAFile: a.path("authority.crt"), EtcdTimeout: 2 * time.Second}
+	c, err := dialEtcd(plain)
+	must(t, err)
+	defer c.Close()
+	for _, role := range []string{"root", "agent"} {
+		_, err := c.UserAdd(t.Context(), role, "secret of "+role)
+		must(t, err)
+	}
+	_, err = c.UserGrantRole(t.Context(), "root", "root")
+	must(t, err)
+	_, err = c.RoleAdd(t.Context(), "all")
+	must(t, err)
+	_, err = c.RoleGrantPermission(t.Context(), "all", "\x00", "\x00", clientv3.PermissionType(clientv3.PermReadWrite))
+	must(t, err)
+	_, err = c.UserGrantRole(t.Context(), "agent", "all")
+	must(t, err)
+	_, err = c.AuthEnable(t.Context())
+	must(t, err)
+	if reads(t, plain) == nil {
+		t.Fatal("etcd takes everybody")
+	}
+	file := filepath.Join(t.TempDir(), "password")
+	must(t, os.WriteFile(file, []byte("secret of agent\n"), 0o600))
+	o, err := ParseOptions([]string{
+		"--etcd-endpoints=" + endpoint, "--etcd-cafile=" + plain.EtcdCAFile, "--etcd-username=agent",
+		"--etcd-password-file=" + file,
+	}, func(string) (string, bool) { return "", false }, io.Discard)
+	must(t, err)
+	must(t, reads(t, o))
 }

@@ -20,6 +20,7 @@ type Options struct {
 	EtcdPrefix                            string
 	EtcdKeyFile, EtcdCertFile, EtcdCAFile string
 	EtcdUsername, EtcdPassword            string
+	EtcdPasswordFile                      string
 	EtcdTimeout, EtcdCheck                time.Duration
 
 	Ifaces, IfacePatterns []string
@@ -32,7 +33,7 @@ type Options struct {
 	LeaseTTL, LeaseRenew, PeerHold time.Duration
 	Grace, Resync                  time.Duration
 	IPMasq, MasqRandomDisable      bool
-	ForwardRules                   bool
+	ForwardRules, BlackholeRoute   bool
 	StateDir, NodeName, LogLevel   string
 	Defects                        defect.Set
 	HealthzIP                      string
@@ -117,6 +118,8 @@ func (o *Options) define(f *flag.FlagSet) *[]string {
 	f.StringVar(&o.EtcdCAFile, "etcd-cafile", "", "`file` with the authorities that sign etcd's certificate")
 	f.StringVar(&o.EtcdUsername, "etcd-username", "", "user `name` at etcd")
 	f.StringVar(&o.EtcdPassword, "etcd-password", "", "password at etcd; better set in the environment")
+	f.StringVar(
+		&o.EtcdPasswordFile, "etcd-password-file", "", "`file` with the password at etcd, which process lists do not show")
 	f.Var(list{&o.Ifaces}, "iface", "uplink, by `name` or address; may be repeated")
 	f.Var(list{&o.IfacePatterns}, "iface-regex", "uplink, by a `pattern` of name or address; may be repeated")
 	f.StringVar(&o.IfaceCanReach, "iface-can-reach", "", "take the uplink that leads to this `address`")
@@ -136,6 +139,7 @@ func (o *Options) define(f *flag.FlagSet) *[]string {
 	f.BoolVar(&o.IPMasq, "ip-masq", false, "masquerade what pods send out of the network")
 	f.BoolVar(&o.MasqRandomDisable, "ip-masq-fully-random-disable", false, "masquerade without random ports")
 	f.BoolVar(&o.ForwardRules, "iptables-forward-rules", true, "accept forwarding from and to the network")
+	f.BoolVar(&o.BlackholeRoute, "ip-blackhole-route", false, "drop what is sent to pods while no bridge is there")
 	f.IntVar(&o.IPTablesResync, "iptables-resync", 0, "like --resync, in `seconds`")
 	f.DurationVar(
 		&o.LeaseTTL,
@@ -160,6 +164,8 @@ func (o *Options) define(f *flag.FlagSet) *[]string {
 	f.StringVar(&o.HealthzIP, "healthz-ip", "0.0.0.0", "`address` for /healthz, /readyz and /metrics")
 	f.IntVar(&o.HealthzPort, "healthz-port", 0, "`port` for /healthz, /readyz and /metrics; 0 for none")
 	f.DurationVar(&o.EtcdUnseen, "etcd-unseen", 5*time.Minute, "/readyz fails when etcd is silent for longer")
+	f.Var(verbosity{&o.LogLevel}, "v", "flannel's `verbosity`: from 1 on like --log-level=debug")
+	defineKube(f)
 	f.BoolVar(&o.Leave, "leave", false, "give this node's lease back and exit; stop the agent first")
 	f.BoolVar(&o.Version, "version", false, "print the version and exit")
 	var defects []string
@@ -224,6 +230,16 @@ func (o *Options) validate() error {
 	}
 	if o.PeerHold < 0 {
 		refuse("--peer-hold %s: 0 or more", o.PeerHold)
+	}
+	if o.EtcdPasswordFile != "" {
+		raw, err := os.ReadFile(o.EtcdPasswordFile)
+		switch {
+		case err != nil:
+			refuse("--etcd-password-file: %w", err)
+		case o.EtcdPassword != "":
+			refuse("--etcd-password and --etcd-password-file: give one of them")
+		}
+		o.EtcdPassword = strings.TrimRight(string(raw), "\r\n")
 	}
 	if (o.EtcdCertFile == "") != (o.EtcdKeyFile == "") {
 		refuse("--etcd-certfile and --etcd-keyfile go together")

@@ -64,6 +64,10 @@ func TestBadCommandLines(t *testing.T) {
 		"--etcd-certfile=x":                "go together",
 		"--peer-hold=-1s":                  "--peer-hold",
 		"--subnet-lease-renew-margin=soon": "invalid value",
+		"--v=loud":                         "no number",
+		"--kube-subnet-mgr":                "no Kubernetes mode",
+		"--etcd-password-file=/none":       "--etcd-password-file",
+		"--etcd-password-file=/dev/null --etcd-password=x": "give one of them",
 	} {
 		_, err := parse(nil, strings.Fields(args)...)
 		if !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), want) {
@@ -76,6 +80,13 @@ func TestBadCommandLines(t *testing.T) {
 	}
 	if _, err := parse(nil, "--help"); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("--help: %v", err)
+	}
+}
+
+func TestFlannelsOtherFlagsAreTaken(t *testing.T) {
+	o, err := parse(nil, "-v=10", "--kube-subnet-mgr=false", "--ip-blackhole-route", "--kubeconfig-file=")
+	if err != nil || o.LogLevel != "debug" || !o.BlackholeRoute {
+		t.Fatalf("%+v, %v", o, err)
 	}
 }
 

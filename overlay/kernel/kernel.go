@@ -52,11 +52,12 @@ type Reconciler struct {
 	opts Options
 	wake chan struct{}
 
-	mu      sync.Mutex // one pass at a time
-	nl      *netlink.Handle
-	want    plan.State
-	set     bool
-	repairs map[string]int
+	mu       sync.Mutex // one pass at a time
+	nl       *netlink.Handle
+	want     plan.State
+	set      bool
+	legacyAt time.Time // when iptables-legacy was looked at last
+	repairs  map[string]int
 }
 
 // New makes a reconciler for the network namespace of the calling process.
@@ -158,14 +159,17 @@ func drain(events <-chan struct{}) {
 
 // Apply compares once and repairs what differs. It goes on after an error, since half a data plane carries
 // more than none, and returns all errors joined.
-func (r *Reconciler) Apply(context.Context) ([]Change, error) {
+func (r *Reconciler) Apply(ctx context.Context) ([]Change, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.set {
 		return nil, nil
 	}
-	p := pass{nl: r.nl, want: r.want}
-	p.run()
+	p := pass{nl: r.nl, want: r.want, legacyDue: time.Since(r.legacyAt) >= r.opts.Resync}
+	if p.legacyDue {
+		r.legacyAt = time.Now()
+	}
+	p.run(ctx)
 	for _, c := range p.changes {
 		r.repairs[c.Kind]++
 	}
@@ -174,15 +178,18 @@ func (r *Reconciler) Apply(context.Context) ([]Change, error) {
 
 // pass is one comparison.
 type pass struct {
-	nl      *netlink.Handle
-	want    plan.State
+	nl   *netlink.Handle
+	want plan.State
+	// legacyDue says that iptables-legacy is looked at too.
+	legacyDue bool
+
 	changes []Change
 	errs    []error
 }
 
 // run repairs in the order in which no packet is lost: what leads to a peer before the route that uses it,
 // and the other way round when something goes.
-func (p *pass) run() {
+func (p *pass) run(ctx context.Context) {
 	links := p.devices()
 	if links == nil {
 		return
@@ -192,7 +199,13 @@ func (p *pass) run() {
 	p.rules()
 	dropNeighbours := p.neighbours(links)
 	p.routes(links)
+	p.blackholes()
 	dropNeighbours()
+	if p.legacyDue {
+		for _, want := range p.want.Rules {
+			p.legacy(ctx, want)
+		}
+	}
 }
 
 func (p *pass) fail(err error) {

@@ -21,6 +21,8 @@ type Input struct {
 	VtepMAC, VtepMAC6 lease.MAC
 	// Masquerade, RandomFully and Forward say which rules are wanted.
 	Masquerade, RandomFully, Forward bool
+	// Blackhole drops what is sent to the own subnet while no bridge is there to take it.
+	Blackhole bool
 	// Direct tells, for DirectRouting, whether a peer is reached without a gateway.
 	Direct func(netip.Addr) bool
 }
@@ -70,6 +72,9 @@ func common(in Input) State {
 		s.Sysctls = append(s.Sysctls, Sysctl{Path: sysctl, Value: "1"})
 		s.Rules = append(s.Rules, Rules{Network: rng.Network, Subnet: own,
 			Masquerade: in.Masquerade, RandomFully: in.RandomFully, Forward: in.Forward})
+		if in.Blackhole {
+			s.Blackholes = append(s.Blackholes, own)
+		}
 	}
 	if in.Config.EnableIPv4 {
 		add(in.Config.IPv4, in.Own.Subnet.V4, "net/ipv4/ip_forward")

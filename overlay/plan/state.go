@@ -14,10 +14,12 @@ type State struct {
 	// Networks are the overlay's networks; a route, neighbour or address inside them is the overlay's own.
 	Networks []netip.Prefix
 	// Uplink is the link to the other nodes, on which the overlay may hold routes to Networks.
-	Uplink     string
-	Devices    []Device
-	Addrs      []Addr
-	Routes     []Route
+	Uplink  string
+	Devices []Device
+	Addrs   []Addr
+	Routes  []Route
+	// Blackholes are prefixes to which packets are dropped when no other route leads there.
+	Blackholes []netip.Prefix
 	Neighbours []Neighbour
 	FDB        []FDB
 	Rules      []Rules
