@@ -39,6 +39,7 @@ type Agent struct {
 	given   Options       // as on the command line, before addresses were filled in
 	changed chan struct{} // the kernel's links, addresses, routes or rules have
 	reload  chan struct{}
+	failed  chan error // ends the loop
 
 	// All below belongs to the loop.
 	uplink  plan.Uplink
@@ -58,22 +59,17 @@ type Agent struct {
 	written bool // subnet.env stands
 }
 
-// hooks is where a build with defects changes what the agent does.
-type hooks struct {
-	// plan may replace a plan before the kernel gets it.
-	plan func(plan.State) plan.State
-	// run is started beside the agent.
-	run func(ctx context.Context)
-}
-
 // New prepares an agent; nothing is touched yet.
 func New(opts Options, log *slog.Logger) (*Agent, error) {
+	weaken(&opts)
 	client, err := dialEtcd(opts)
 	if err != nil {
 		return nil, err
 	}
 	changed := make(chan struct{}, 1)
-	reconciler, err := kernel.New(kernel.Options{Log: log, Resync: opts.Resync, Changed: func() { poke(changed) }})
+	reconciler, err := kernel.New(kernel.Options{
+		Log: log, Resync: opts.Resync, Changed: func() { poke(changed) }, Deaf: opts.Defects.Has(defect.Deaf),
+	})
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
@@ -82,8 +78,9 @@ func New(opts Options, log *slog.Logger) (*Agent, error) {
 		opts: opts, log: log, client: client, store: store, kernel: reconciler,
 		watcher: lease.NewWatcher(store, opts.EtcdCheck, opts.EtcdTimeout),
 		noted:   map[string]bool{}, changed: changed, given: opts, reload: make(chan struct{}, 1),
+		failed: make(chan error, 3),
 	}
-	a.hooks = newHooks(opts.Defects, log)
+	a.hooks = newHooks(a)
 	a.status = &status{opts: opts, seen: a.watcher.Seen, repairs: reconciler.Repairs, alive: time.Now()}
 	return a, nil
 }
@@ -97,6 +94,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	} else if err != nil {
 		a.log.Error("starting as a new node", "err", err)
 	}
+	if err := a.hooks.begin(a); errors.Is(err, errQuit) {
+		return nil
+	} else if err != nil {
+		return err
+	}
 	if err := a.waitUplink(ctx); err != nil {
 		return ignoreCancel(ctx, err)
 	}
@@ -105,14 +107,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.status.serve(ctx); err != nil {
 		return err
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- a.kernel.Run(ctx) }()
+	go func() { a.failed <- a.kernel.Run(ctx) }()
 	views := make(chan lease.View, 1)
 	go a.watcher.Run(ctx, func(v lease.View) { replace(views, v) })
-	if a.hooks.run != nil {
-		go a.hooks.run(ctx)
+	for _, run := range a.hooks.run {
+		go run(ctx)
 	}
-	return ignoreCancel(ctx, a.loop(ctx, views, failed))
+	return ignoreCancel(ctx, a.loop(ctx, views))
 }
 
 func ignoreCancel(ctx context.Context, err error) error {
@@ -126,7 +127,7 @@ func ignoreCancel(ctx context.Context, err error) error {
 func replace(views chan lease.View, v lease.View) {
 	select {
 	case skipped := <-views:
-		v.Rewound = v.Rewound || skipped.Rewound
+		v.Rewound, v.Listed = v.Rewound || skipped.Rewound, v.Listed || skipped.Listed
 	default:
 	}
 	views <- v
@@ -142,7 +143,7 @@ const (
 // retryPause is the time between two tries of what failed, such as registering while no subnet is free.
 const retryPause = time.Second
 
-func (a *Agent) loop(ctx context.Context, views <-chan lease.View, failed <-chan error) error {
+func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 	grace := time.After(a.opts.Grace)
 	renew := time.NewTimer(time.Hour)
 	retry := time.NewTimer(time.Hour)
@@ -158,11 +159,15 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View, failed <-chan
 		case <-ctx.Done():
 			a.save()
 			return nil
-		case err := <-failed:
+		case err := <-a.failed:
 			return err
 		case <-grace:
 			a.startSaved()
 		case v := <-views:
+			v, ok := a.hooks.view(v)
+			if !ok {
+				continue
+			}
 			a.see(v)
 			again = !a.register(ctx)
 		case <-retry.C:
@@ -390,10 +395,7 @@ func (a *Agent) publish() (next time.Time) {
 	for _, i := range ignored {
 		a.note("ignoring a key that is no lease", "key", i.Key, "reason", i.Reason)
 	}
-	if a.hooks.plan != nil {
-		state = a.hooks.plan(state)
-	}
-	a.kernel.Set(state)
+	a.kernel.Set(a.hooks.plan(state))
 
 	pressing := a.state.Subnet != a.own.Subnet.Key() || a.state.LeaseID != a.own.ID ||
 		a.state.PublicIP != a.opts.PublicIP

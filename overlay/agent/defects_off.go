@@ -2,11 +2,8 @@
 
 package agent
 
-import (
-	"log/slog"
-
-	"github.com/nemesh/nemesh/overlay/defect"
-)
-
 // newHooks changes nothing in the normal build.
-func newHooks(defect.Set, *slog.Logger) hooks { return hooks{} }
+func newHooks(*Agent) hooks { return hooks{} }
+
+// weaken changes nothing in the normal build.
+func weaken(*Options) {}

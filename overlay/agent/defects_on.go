@@ -3,35 +3,67 @@
 package agent
 
 import (
-	"context"
-	"log/slog"
-	"sync"
+	"time"
 
 	"github.com/nemesh/nemesh/overlay/defect"
-	"github.com/nemesh/nemesh/overlay/kernel"
-	"github.com/nemesh/nemesh/overlay/plan"
+	"github.com/nemesh/nemesh/overlay/lease"
 )
 
-// newHooks gives the agent the behaviour of the defects it was told to have.
-func newHooks(defects defect.Set, log *slog.Logger) hooks {
-	if !defects.Has(defect.OnDemandNeighbours) {
-		return hooks{}
+// never is longer than any scenario.
+const never = 24 * time.Hour
+
+// weaken changes the options for the defects that are no more than that.
+func weaken(o *Options) {
+	if o.Defects.Has(defect.FirstEndpointOnly) {
+		o.EtcdEndpoints = o.EtcdEndpoints[:1]
 	}
-	var mu sync.Mutex
-	var full plan.State
-	return hooks{
-		plan: func(s plan.State) plan.State {
-			mu.Lock()
-			defer mu.Unlock()
-			full = s
-			return plan.OnDemand(s)
-		},
-		run: func(ctx context.Context) {
-			kernel.AnswerMisses(ctx, log, func() plan.State {
-				mu.Lock()
-				defer mu.Unlock()
-				return full
-			})
-		},
+	if o.Defects.Has(defect.NoSavedState) {
+		o.Grace = never
+	}
+	if o.Defects.Has(defect.NoForwardRules) {
+		o.ForwardRules = false
+	}
+}
+
+// newHooks gives the agent the behaviour of the defects it was told to have.
+func newHooks(a *Agent) hooks {
+	var h hooks
+	for name, add := range map[defect.Name]func(*Agent, *hooks){
+		defect.OnDemandNeighbours:   onDemandNeighbours,
+		defect.RenewUnconditionally: renewUnconditionally,
+		defect.RenewalGivesUp:       renewalGivesUp,
+		defect.ExitOnRevoked:        func(a *Agent, h *hooks) { h.lost = func() { a.failed <- nil } },
+		defect.DieOnLostRace:        dieOnLostRace,
+		defect.NoOwnerRecords:       noOwnerRecords,
+		defect.ReservationTaken:     reservationTaken,
+		defect.WatchNotRelisted:     watchNotRelisted,
+		defect.RewindUnnoticed:      rewindUnnoticed,
+		defect.RewindForgetsPeers:   rewindForgetsPeers,
+		defect.GarbageIsEmpty:       garbageIsEmpty,
+		defect.BusyWithoutEtcd:      busyWithoutEtcd,
+		defect.NewDeviceAtStart:     newDeviceAtStart,
+		defect.NoCleanUpAtStart:     noCleanUpAtStart,
+		defect.PanicAtExit:          panicAtExit,
+		defect.UplinkOnce:           uplinkOnce,
+		defect.ForeignAddressFatal:  foreignAddressFatal,
+		defect.KeepMTU:              keepMTU,
+		defect.RulesOnce:            rulesOnce,
+		defect.RulesAppended:        rulesAppended,
+		defect.RulesOfOtherSubnet:   rulesOfOtherSubnet,
+		defect.BothFamiliesOrNone:   bothFamiliesOrNone,
+	} {
+		if a.opts.Defects.Has(name) {
+			add(a, &h)
+		}
+	}
+	return h
+}
+
+// dropFrom returns a view filter that lets nothing through once a view is what it waits for.
+func dropFrom(isIt func(lease.View) bool) func(lease.View) (lease.View, bool) {
+	silent := false
+	return func(v lease.View) (lease.View, bool) {
+		silent = silent || isIt(v)
+		return v, !silent
 	}
 }

@@ -39,7 +39,7 @@ type Options struct {
 	HealthzIP                      string
 	HealthzPort                    int
 	EtcdUnseen                     time.Duration
-	Leave, Version                 bool
+	Leave, Version, ListDefects    bool
 }
 
 // list is a flag that may be given several times.
@@ -168,6 +168,7 @@ func (o *Options) define(f *flag.FlagSet) *[]string {
 	defineKube(f)
 	f.BoolVar(&o.Leave, "leave", false, "give this node's lease back and exit; stop the agent first")
 	f.BoolVar(&o.Version, "version", false, "print the version and exit")
+	f.BoolVar(&o.ListDefects, "list-defects", false, "print the defects that this build can have and exit")
 	var defects []string
 	f.Var(list{&defects}, "defect", "historic failure to have; only in a build with -tags defects")
 	return &defects

@@ -30,6 +30,9 @@ func (a *Agent) register(ctx context.Context) bool {
 	if a.holds(a.view) {
 		return true
 	}
+	if a.had {
+		call(a.hooks.lost)
+	}
 	// The view may be older than what this agent wrote last, so nothing is decided on it.
 	for range raceTries {
 		ctx, cancel := a.callTimeout(ctx)
@@ -39,12 +42,12 @@ func (a *Agent) register(ctx context.Context) bool {
 			a.note("cannot register", "err", err)
 			return false
 		}
-		a.view = fresh
+		a.view, _ = a.hooks.view(fresh)
 		if a.holds(fresh) {
 			cancel()
 			return true
 		}
-		err = a.acquire(ctx, fresh)
+		err = a.acquire(ctx, a.view)
 		cancel()
 		if err == nil {
 			return true
@@ -53,6 +56,7 @@ func (a *Agent) register(ctx context.Context) bool {
 			a.note("cannot register; trying again", "err", err)
 			return false
 		}
+		call(a.hooks.raced)
 	}
 	return false
 }
@@ -62,6 +66,9 @@ const raceTries = 50
 
 // holds reports whether a view has this node's lease just as it was acquired.
 func (a *Agent) holds(v lease.View) bool {
+	if a.hooks.blind && a.own.ModRevision != 0 {
+		return true
+	}
 	l, ok := v.At(a.own.Subnet)
 	return ok && a.own.ModRevision != 0 && l.ModRevision == a.own.ModRevision && l.ID == a.own.ID &&
 		l.Attrs.Same(a.own.Attrs)
@@ -125,6 +132,9 @@ func (a *Agent) record() lease.Owner {
 func (a *Agent) renew(ctx context.Context) bool {
 	if a.own.ModRevision == 0 {
 		return a.register(ctx)
+	}
+	if a.hooks.renew != nil {
+		return a.hooks.renew(ctx)
 	}
 	call, cancel := a.callTimeout(ctx)
 	defer cancel()

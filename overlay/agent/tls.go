@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
+
+	"github.com/nemesh/nemesh/overlay/defect"
 )
 
 // tlsConfig reads everything again from disk at each handshake: etcd's package does so for the client
@@ -18,6 +20,9 @@ func tlsConfig(o Options) (*tls.Config, error) {
 	}
 	if _, err := authorities(o.EtcdCAFile); err != nil {
 		return nil, err
+	}
+	if o.Defects.Has(defect.CertificatesOnce) {
+		return frozen(config, o)
 	}
 	// crypto/tls takes its roots once only, so it is told to check nothing and the check is made here, the same
 	// that it would make.
@@ -49,4 +54,21 @@ func authorities(path string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("%s holds no certificate in PEM format", path)
 	}
 	return pool, nil
+}
+
+// frozen reads everything now and never again, as flannel does. Only a defect wants it.
+func frozen(config *tls.Config, o Options) (*tls.Config, error) {
+	roots, err := authorities(o.EtcdCAFile)
+	if err != nil {
+		return nil, err
+	}
+	config.RootCAs, config.GetClientCertificate = roots, nil
+	if o.EtcdCertFile != "" {
+		pair, err := tls.LoadX509KeyPair(o.EtcdCertFile, o.EtcdKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("load the client certificate: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
 }

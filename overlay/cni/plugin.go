@@ -45,6 +45,9 @@ func add(args *skel.CmdArgs) error {
 		return err
 	}
 	e, err := readEnv(c.SubnetFile)
+	if err != nil && c.defects.Has(defect.GuessSubnet) {
+		e, err = parseEnv(anySubnet)
+	}
 	if err != nil {
 		return notReady(err)
 	}
@@ -62,8 +65,11 @@ func add(args *skel.CmdArgs) error {
 		return err
 	}
 	result, err := invoke.DelegateAdd(ctx, c.delegateType(), delegate, nil)
-	if err == nil {
+	if err == nil && !c.defects.Has(defect.GuessSubnet) {
 		err = stillOurs(c, e)
+	}
+	if err != nil && c.defects.Has(defect.NoUndo) {
+		return err
 	}
 	if err != nil {
 		return notReady(errors.Join(err, undo(ctx, c, kept, args.ContainerID, delegate)))
@@ -101,6 +107,14 @@ func del(args *skel.CmdArgs) error {
 	delegate, err := c.delegateOf(kept, args.ContainerID)
 	if err != nil {
 		return err
+	}
+	if c.defects.Has(defect.CacheBeforeDEL) {
+		if raw, err := kept.get(args.ContainerID); err != nil || !json.Valid(raw) {
+			return nil
+		}
+		if err := kept.remove(args.ContainerID); err != nil {
+			return err
+		}
 	}
 	if err := invoke.DelegateDel(context.TODO(), delegateType(delegate, c), delegate, nil); err != nil {
 		return fmt.Errorf("take down container %s (its configuration is kept, so DEL can be repeated): %w",
@@ -176,6 +190,9 @@ func gc(args *skel.CmdArgs) error {
 	c, err := parseConf(args.StdinData)
 	if err != nil {
 		return err
+	}
+	if c.defects.Has(defect.GCNothing) {
+		return nil
 	}
 	kept := cache{c.DataDir}
 	ids, err := kept.containers()

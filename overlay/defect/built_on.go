@@ -2,4 +2,4 @@
 
 package defect
 
-var built = []Name{ForgetSubnet, OnDemandNeighbours}
+const built = true

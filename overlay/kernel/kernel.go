@@ -33,6 +33,8 @@ type Options struct {
 	Coalesce time.Duration
 	// Changed, if set, is called by Run when links, addresses, routes or rules have changed, whoever did it.
 	Changed func()
+	// Deaf compares only when the plan is replaced. Only a defect sets it.
+	Deaf bool
 }
 
 // Change is one thing that was not as planned and has been repaired.
@@ -123,7 +125,13 @@ func (r *Reconciler) Run(ctx context.Context) error {
 			return nil
 		case <-r.wake:
 		case <-resync.C:
+			if r.opts.Deaf {
+				continue
+			}
 		case <-events:
+			if r.opts.Deaf {
+				continue
+			}
 			// A burst (a link that goes takes its routes along) is one comparison.
 			select {
 			case <-ctx.Done():

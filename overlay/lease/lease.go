@@ -68,6 +68,8 @@ type View struct {
 	// Rewound says that etcd's history is not the one that was followed before: it was emptied, or restored from
 	// a snapshot. What is missing then was not given up by anybody.
 	Rewound bool
+	// Listed says that the view was listed, not put together from what a watch reported.
+	Listed bool
 }
 
 // Ignored is a key that was left out of a View.

@@ -106,7 +106,7 @@ func (w *Watcher) once(ctx context.Context, changed func(View)) error {
 	w.note(nil)
 	cache := map[string]parsed{}
 	view := w.store.view(keys, revision, cache)
-	view.Rewound = w.rewound(keys, revision)
+	view.Rewound, view.Listed = w.rewound(keys, revision), true
 	changed(view)
 
 	var background sync.WaitGroup

@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/nemesh/nemesh/overlay/agent"
+	"github.com/nemesh/nemesh/overlay/defect"
 )
 
 func main() { os.Exit(run()) }
@@ -31,6 +32,11 @@ func run() int {
 		return 2
 	case opts.Version:
 		fmt.Println("overlayd", version())
+		return 0
+	case opts.ListDefects:
+		for _, d := range defect.Built() {
+			fmt.Printf("%s\t%s\n", d, d.About())
+		}
 		return 0
 	}
 	var level slog.Level
