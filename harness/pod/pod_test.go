@@ -100,7 +100,7 @@ func (h host) clean() {
 			h.tb.Fatal(err)
 		}
 		for _, e := range entries {
-			if e.Name() != "lock" && !strings.HasPrefix(e.Name(), "last_reserved_ip") {
+			if e.Name() != "lock" && e.Name()[0] != '.' && !strings.HasPrefix(e.Name(), "last_reserved_ip") {
 				h.tb.Errorf("left: %s/%s", dir, e.Name())
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"time"
@@ -46,6 +47,7 @@ type Agent struct {
 	config  netconf.Config
 	raw     []byte // config as it stands in etcd
 	backend plan.Backend
+	former  []netip.Prefix // networks that this node had a subnet of before
 	state   saved
 	stored  []byte // the state as it was written last
 	unsaved bool   // the state may have changed since
@@ -319,6 +321,13 @@ func (a *Agent) configure(raw []byte) error {
 		a.opts.PublicIPv6 = invalid
 	}
 	a.config, a.raw, a.backend = c, raw, backend
+	a.former = slices.Clone(a.state.Networks)
+	for _, n := range []netip.Prefix{c.IPv4.Network, c.IPv6.Network} {
+		a.former = slices.DeleteFunc(a.former, func(f netip.Prefix) bool { return f == n })
+		if n.IsValid() && !slices.Contains(a.state.Networks, n) {
+			a.state.Networks = append(a.state.Networks, n)
+		}
+	}
 	a.chooseMACs()
 	return nil
 }
@@ -386,7 +395,7 @@ func (a *Agent) publish() (next time.Time) {
 		Config: a.config, Own: a.own, Peers: peers, Uplink: a.uplink,
 		VtepMAC: a.state.VtepMAC, VtepMAC6: a.state.VtepMAC6, Masquerade: a.opts.IPMasq,
 		RandomFully: !a.opts.MasqRandomDisable, Forward: a.opts.ForwardRules,
-		Blackhole: a.opts.BlackholeRoute, Direct: kernel.OnLink,
+		Blackhole: a.opts.BlackholeRoute, Former: a.former, Direct: kernel.OnLink,
 	})
 	for _, r := range rejected {
 		a.note("ignoring a lease that cannot be right", "subnet", r.Subnet, "reason", r.Reason)

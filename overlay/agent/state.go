@@ -22,6 +22,8 @@ type saved struct {
 	Subnet            string
 	LeaseID           int64
 	VtepMAC, VtepMAC6 lease.MAC
+	// Networks are all that the node has had a subnet of, this one included.
+	Networks []netip.Prefix `json:",omitempty"`
 	// Config, Leases and Owners are the network as last seen, the last two by key.
 	Config json.RawMessage        `json:",omitempty"`
 	Leases map[string]lease.Attrs `json:",omitempty"`

@@ -12,9 +12,10 @@ import (
 // healBridge takes gateway addresses of another subnet of the overlay off the bridge. They are left when
 // the node has moved to another subnet, and the bridge plugin refuses to add the new gateway beside them.
 // Pods of the old subnet still reach each other over the bridge; nothing more of theirs can be kept,
-// because their addresses may be another node's pods' now. Addresses outside the overlay's networks are not
-// touched.
-func healBridge(name string, e subnetEnv) error {
+// because their addresses may be another node's pods' now. Addresses outside the overlay's networks, those
+// of now and those that pods were set up in before, are not touched. The bridge gets the MTU that new pods get,
+// which the bridge plugin gives to a new bridge only.
+func healBridge(name string, mtu int, e subnetEnv, networks []netip.Prefix) error {
 	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)
@@ -31,8 +32,13 @@ func healBridge(name string, e subnetEnv) error {
 	if err != nil {
 		return fmt.Errorf("list addresses of %s: %w", name, err)
 	}
+	if mtu > 0 && link.Attrs().MTU != mtu {
+		if err := nl.LinkSetMTU(link, mtu); err != nil {
+			return fmt.Errorf("set the MTU of %s to %d: %w", name, mtu, err)
+		}
+	}
 	for _, a := range addrs {
-		if stale(a, e) {
+		if stale(a, e, networks) {
 			if err := nl.AddrDel(link, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 				return fmt.Errorf("take the old gateway %s off %s: %w", a.IPNet, name, err)
 			}
@@ -52,7 +58,7 @@ func listAddrs(nl *netlink.Handle, link netlink.Link) ([]netlink.Addr, error) {
 }
 
 // stale reports whether an address is a gateway of the overlay's that is not this node's now.
-func stale(a netlink.Addr, e subnetEnv) bool {
+func stale(a netlink.Addr, e subnetEnv, networks []netip.Prefix) bool {
 	raw, ok := netip.AddrFromSlice(a.IP)
 	if !ok {
 		return false
@@ -64,7 +70,7 @@ func stale(a netlink.Addr, e subnetEnv) bool {
 			return false
 		}
 	}
-	for _, n := range e.Networks {
+	for _, n := range networks {
 		if n.Contains(have.Addr()) {
 			return true
 		}

@@ -3,8 +3,11 @@ package cni
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // cache keeps the delegate's configuration of each pod, so that the pod can be taken down when the subnet
@@ -49,6 +52,32 @@ func (c cache) remove(container string) error {
 		return fmt.Errorf("forget the configuration of container %s: %w", container, err)
 	}
 	return nil
+}
+
+// networksFile holds the overlay's networks in which pods were set up, one a line. No container id begins with
+// a dot (CNI's specification).
+const networksFile = ".networks"
+
+// networks returns the given networks and those of before, and remembers them all.
+func (c cache) networks(now []netip.Prefix) ([]netip.Prefix, error) {
+	raw, err := c.get(networksFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the networks of before: %w", err)
+	}
+	all := slices.Clone(now)
+	for _, line := range strings.Fields(string(raw)) {
+		if n, err := netip.ParsePrefix(line); err == nil && !slices.Contains(all, n) {
+			all = append(all, n)
+		}
+	}
+	var text strings.Builder
+	for _, n := range all {
+		fmt.Fprintln(&text, n)
+	}
+	if text.String() == string(raw) {
+		return all, nil
+	}
+	return all, c.put(networksFile, []byte(text.String()))
 }
 
 // containers lists whose configuration is kept.

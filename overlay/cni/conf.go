@@ -76,6 +76,19 @@ func (c conf) bridge() string {
 	return defaultBridge
 }
 
+// mtu returns what the bridge and its pods get; 0 when the user's configuration does not say it in a number.
+func (c conf) mtu(e subnetEnv) int {
+	given, there := c.Delegate["mtu"]
+	if !there {
+		return e.MTU
+	}
+	n, ok := given.(float64)
+	if !ok {
+		return 0
+	}
+	return int(n)
+}
+
 // delegateConf builds the delegate's configuration from the node's subnet, as flannel's plugin does.
 func (c conf) delegateConf(e subnetEnv) ([]byte, error) {
 	d := maps.Clone(c.Delegate)

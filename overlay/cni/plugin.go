@@ -51,8 +51,13 @@ func add(args *skel.CmdArgs) error {
 	if err != nil {
 		return notReady(err)
 	}
+	ctx, kept := context.TODO(), cache{c.DataDir}
+	networks, err := kept.networks(e.Networks)
+	if err != nil {
+		return err
+	}
 	if c.bridge() != "" && !c.defects.Has(defect.ForgetSubnet) {
-		if err := healBridge(c.bridge(), e); err != nil {
+		if err := healBridge(c.bridge(), c.mtu(e), e, networks); err != nil {
 			return err
 		}
 	}
@@ -60,7 +65,6 @@ func add(args *skel.CmdArgs) error {
 	if err != nil {
 		return fmt.Errorf("build the delegate's configuration: %w", err)
 	}
-	ctx, kept := context.TODO(), cache{c.DataDir}
 	if err := kept.put(args.ContainerID, delegate); err != nil {
 		return err
 	}

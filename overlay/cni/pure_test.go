@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,6 +135,23 @@ func TestCacheIsPrivate(t *testing.T) {
 	}
 }
 
+func TestNetworksOfBeforeAreRemembered(t *testing.T) {
+	c := cache{t.TempDir()}
+	first, second := netip.MustParsePrefix("10.5.0.0/16"), netip.MustParsePrefix("10.6.0.0/16")
+	for _, step := range []struct{ now, want []netip.Prefix }{
+		{[]netip.Prefix{first}, []netip.Prefix{first}},
+		{[]netip.Prefix{second}, []netip.Prefix{second, first}},
+		{[]netip.Prefix{first}, []netip.Prefix{first, second}},
+	} {
+		if got, err := c.networks(step.now); err != nil || !slices.Equal(got, step.want) {
+			t.Fatalf("%v: %v, %v", step.now, got, err)
+		}
+	}
+	if ids, err := c.containers(); err != nil || len(ids) != 0 {
+		t.Errorf("taken for containers: %v, %v", ids, err)
+	}
+}
+
 func TestStale(t *testing.T) {
 	e, err := parseEnv(env4)
 	if err != nil {
@@ -145,7 +164,7 @@ func TestStale(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := stale(netlink.Addr{IPNet: &net.IPNet{IP: ip, Mask: n.Mask}}, e); got != want {
+		if got := stale(netlink.Addr{IPNet: &net.IPNet{IP: ip, Mask: n.Mask}}, e, e.Networks); got != want {
 			t.Errorf("%s: stale %t", addr, got)
 		}
 	}

@@ -154,15 +154,8 @@ func (p *pass) addresses(links map[string]netlink.Link) {
 	}
 }
 
-// inside reports whether an address belongs to one of the overlay's networks.
-func (p *pass) inside(a netip.Addr) bool {
-	for _, n := range p.want.Networks {
-		if n.Contains(a) {
-			return true
-		}
-	}
-	return false
-}
+// inside reports whether an address belongs to one of the overlay's networks, now or before.
+func (p *pass) inside(a netip.Addr) bool { return p.insidePrefix(netip.PrefixFrom(a, a.BitLen())) }
 
 func (p *pass) sysctls() {
 	for _, s := range p.want.Sysctls {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -186,14 +187,15 @@ func (p *pass) haveRoutes(links map[string]netlink.Link) ([]ownRoute, error) {
 
 func (p *pass) routeFamilies() []int {
 	var families []int
-	for _, n := range p.want.Networks {
+	for _, n := range append(slices.Clip(p.want.Networks), p.want.Former...) {
 		if n.Addr().Is4() {
 			families = append(families, netlink.FAMILY_V4)
 		} else {
 			families = append(families, netlink.FAMILY_V6)
 		}
 	}
-	return families
+	slices.Sort(families)
+	return slices.Compact(families)
 }
 
 func (p *pass) ownRoute(raw netlink.Route, names map[int]string) (ownRoute, bool) {
@@ -203,17 +205,21 @@ func (p *pass) ownRoute(raw netlink.Route, names map[int]string) (ownRoute, bool
 		return ownRoute{}, false
 	}
 	via, _ := netip.AddrFromSlice(raw.Gw)
-	if name == p.want.Uplink && !via.IsValid() {
-		return ownRoute{}, false // a plain route of the uplink's own
+	if name == p.want.Uplink && (!via.IsValid() || !within(p.want.Networks, dst)) {
+		return ownRoute{}, false // a plain route of the uplink's own, or by now somebody else's
 	}
 	r := plan.Route{Dst: dst, Via: via.Unmap(), Link: name, Onlink: raw.Flags&unix.RTNH_F_ONLINK != 0}
 	standardMetric := raw.Priority == 0 || (dst.Addr().Is6() && raw.Priority == 1024)
 	return ownRoute{Route: r, raw: raw, plain: standardMetric && raw.Tos == 0}, true
 }
 
-// insidePrefix reports whether a prefix lies inside one of the overlay's networks, or is one.
+// insidePrefix reports whether a prefix lies inside one of the overlay's networks, now or before, or is one.
 func (p *pass) insidePrefix(dst netip.Prefix) bool {
-	for _, n := range p.want.Networks {
+	return within(p.want.Networks, dst) || within(p.want.Former, dst)
+}
+
+func within(networks []netip.Prefix, dst netip.Prefix) bool {
+	for _, n := range networks {
 		if dst.Bits() >= n.Bits() && n.Contains(dst.Addr()) {
 			return true
 		}

@@ -23,6 +23,8 @@ type Input struct {
 	Masquerade, RandomFully, Forward bool
 	// Blackhole drops what is sent to the own subnet while no bridge is there to take it.
 	Blackhole bool
+	// Former are the networks that this node had a subnet of before.
+	Former []netip.Prefix
 	// Direct tells, for DirectRouting, whether a peer is reached without a gateway.
 	Direct func(netip.Addr) bool
 }
@@ -66,7 +68,7 @@ func vxlanMTU(b netconf.Backend, u Uplink) int { return plainMTU(b, u) - overhea
 
 // common is what every backend wants: forwarding, and the rules.
 func common(in Input) State {
-	s := State{Uplink: in.Uplink.Name}
+	s := State{Uplink: in.Uplink.Name, Former: in.Former}
 	add := func(rng netconf.Range, own netip.Prefix, sysctl string) {
 		s.Networks = append(s.Networks, rng.Network)
 		s.Sysctls = append(s.Sysctls, Sysctl{Path: sysctl, Value: "1"})

@@ -13,6 +13,8 @@ import (
 type State struct {
 	// Networks are the overlay's networks; a route, neighbour or address inside them is the overlay's own.
 	Networks []netip.Prefix
+	// Former are networks that this node had a subnet of before: what is left inside them is cleared.
+	Former []netip.Prefix
 	// Uplink is the link to the other nodes, on which the overlay may hold routes to Networks.
 	Uplink  string
 	Devices []Device
