@@ -101,3 +101,26 @@ func (c *Cluster) SubnetOf(node string) (string, error) {
 	}
 	return fault.SubnetKey(env)
 }
+
+// Retire takes a node's lease and its owner's record out of etcd, as an operator does who decommissions a node
+// whose agent is gone.
+func (c *Cluster) Retire(ctx context.Context, node string) error {
+	key, err := c.LeaseOf(ctx, node)
+	if err != nil {
+		return err
+	}
+	if key == "" {
+		return fmt.Errorf("%s has no lease to give up", node)
+	}
+	client, err := c.store.Client(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for _, dir := range []string{"/owners/", "/subnets/"} {
+		if _, err := client.Delete(ctx, etcdPrefix+dir+key); err != nil {
+			return fmt.Errorf("retire %s: %w", node, err)
+		}
+	}
+	return nil
+}

@@ -21,8 +21,7 @@ func (c *Cluster) AddPod(ctx context.Context, nodeName, podName string) (*pod.Po
 	if err != nil {
 		return nil, err
 	}
-	confList, binDirs := n.driver.CNI()
-	p, err := pod.Add(ctx, n.Machine, pod.Network{ConfList: confList, BinDirs: binDirs}, podName)
+	p, err := pod.Add(ctx, n.Machine, n.Network(), podName)
 	if err != nil {
 		return nil, err
 	}
@@ -31,6 +30,18 @@ func (c *Cluster) AddPod(ctx context.Context, nodeName, podName string) (*pod.Po
 	slices.SortFunc(c.pods, func(a, b *pod.Pod) int { return strings.Compare(a.Name, b.Name) })
 	c.mu.Unlock()
 	return p, c.mesh.Add(probe.Endpoint{Name: podName, NS: p.NetNS, Addr: p.Addr()})
+}
+
+// Network is the CNI network in which the node's pods are.
+func (n *Node) Network() pod.Network {
+	confList, binDirs := n.driver.CNI()
+	return pod.Network{ConfList: confList, BinDirs: binDirs}
+}
+
+// VanishPod takes a pod away without telling CNI, as a crash does.
+func (c *Cluster) VanishPod(p *pod.Pod) error {
+	c.forgetPod(p)
+	return p.Vanish()
 }
 
 // DelPod takes a pod down by CNI DEL.

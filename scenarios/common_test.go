@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 
 	"github.com/nemesh/nemesh/harness"
 	"github.com/nemesh/nemesh/harness/node"
@@ -122,5 +125,42 @@ func ruleHandles(c *harness.Cluster, name string) []string {
 	return handles
 }
 
+// ruleSet tells every nftables rule of a node by what it does.
+func ruleSet(c *harness.Cluster, name string) []string {
+	GinkgoHelper()
+	m, err := c.Machine(name)
+	Expect(err).NotTo(HaveOccurred())
+	rules, err := observe.RuleSet(m.NetNS())
+	Expect(err).NotTo(HaveOccurred())
+	return rules
+}
+
 // prefix is netip.MustParsePrefix.
 func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
+
+// linkMTU returns the MTU of a link in a network namespace.
+func linkMTU(ns netns.NsHandle, name string) int {
+	GinkgoHelper()
+	nl, err := netlink.NewHandleAt(ns)
+	Expect(err).NotTo(HaveOccurred())
+	defer nl.Close()
+	link, err := nl.LinkByName(name)
+	Expect(err).NotTo(HaveOccurred())
+	return link.Attrs().MTU
+}
+
+// deviceMTU returns the MTU of a node's overlay device.
+func deviceMTU(c *harness.Cluster, name string) int {
+	GinkgoHelper()
+	m, err := c.Machine(name)
+	Expect(err).NotTo(HaveOccurred())
+	return linkMTU(m.NetNS(), c.Device())
+}
+
+// number is strconv.Atoi.
+func number(text string) int {
+	GinkgoHelper()
+	n, err := strconv.Atoi(text)
+	Expect(err).NotTo(HaveOccurred())
+	return n
+}

@@ -37,5 +37,8 @@ func TestScenarios(t *testing.T) {
 
 // ours is the overlay of this repository, without or with defects.
 func ours(defects ...string) driver.Driver {
+	if d := os.Getenv(suite.DefectEnv); d != "" && len(defects) == 0 {
+		defects = []string{d}
+	}
 	return driver.Ours{Bin: os.Getenv(build.Env), Defects: defects}
 }

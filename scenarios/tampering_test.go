@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("tampering", Label("kind:data-plane"), func() {
-	DescribeTable("is repaired within a second",
+	DescribeTable("is repaired within a second", suite.Red("deaf"),
 		func(ctx SpecContext, what fault.Tampering) {
 			c := running(ctx, harness.Options{})
 			before, err := c.DataPlane("node02")
@@ -43,7 +43,7 @@ var _ = Describe("tampering", Label("kind:data-plane"), func() {
 		Entry("forwarding off", SpecTimeout(time.Minute), fault.ForwardingOff),
 	)
 
-	It("by a FORWARD policy of DROP is passed through", Label("issue:flannel-799"), func(ctx SpecContext) {
+	It("by a FORWARD policy of DROP is passed through", Label("issue:flannel-799"), suite.Red("deaf"), func(ctx SpecContext) {
 		c := running(ctx, harness.Options{})
 		suite.Inject(ctx, c, fault.Tamper{Node: "node02", What: fault.ForwardDrop})
 		at := time.Now()
@@ -58,7 +58,7 @@ var _ = Describe("tampering", Label("kind:data-plane"), func() {
 })
 
 var _ = Describe("uplink", Label("kind:data-plane"), func() {
-	It("with another address is told to the peers, without a restart", func(ctx SpecContext) {
+	It("with another address is told to the peers, without a restart", suite.Red("deaf"), func(ctx SpecContext) {
 		c := running(ctx, harness.Options{})
 		subnet, err := c.SubnetOf("node02")
 		Expect(err).NotTo(HaveOccurred())
@@ -79,7 +79,7 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 })
 
 var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"), func() {
-	It("that are dead or silent do not keep an agent from a living one", func(ctx SpecContext) {
+	It("that are dead or silent do not keep an agent from a living one", suite.Red("first-endpoint-only"), func(ctx SpecContext) {
 		// Nobody has .99, so what is sent there is lost; nothing listens on port 1 of etcd's machine.
 		c := running(ctx, harness.Options{
 			EtcdEndpoints: []string{"http://192.168.200.99:2379", "http://192.168.200.10:1"}, Nodes: 2,
@@ -88,7 +88,7 @@ var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"),
 		expectNothingLost(ctx, c)
 	}, SpecTimeout(time.Minute))
 
-	It("may appear after the agent", func(ctx SpecContext) {
+	It("may appear after the agent", suite.Red("exit-without-etcd"), func(ctx SpecContext) {
 		c := chaos.Cluster(ctx, harness.Options{Agent: ours(), Nodes: 2, Idle: []string{"node01", "node02"}})
 		Expect(c.Etcd().Stop(ctx)).To(Succeed())
 		for _, n := range c.Nodes() {

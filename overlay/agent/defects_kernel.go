@@ -66,6 +66,14 @@ func noCleanUpAtStart(a *Agent, h *hooks) {
 	})
 }
 
+func peersNeverDropped(_ *Agent, h *hooks) {
+	var before plan.State
+	h.plans = append(h.plans, func(s plan.State) plan.State {
+		before = s.And(before)
+		return before
+	})
+}
+
 func panicAtExit(a *Agent, h *hooks) {
 	h.run = append(h.run, func(ctx context.Context) {
 		<-ctx.Done()

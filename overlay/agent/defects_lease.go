@@ -132,3 +132,16 @@ func busyWithoutEtcd(a *Agent, h *hooks) {
 		}
 	})
 }
+
+func exitWithoutEtcd(_ *Agent, h *hooks) {
+	h.start = append(h.start, func(a *Agent) error {
+		ctx, cancel := context.WithTimeout(context.Background(), a.opts.EtcdTimeout)
+		defer cancel()
+		_, err := a.store.List(ctx)
+		return err
+	})
+}
+
+func exitWhenExhausted(a *Agent, h *hooks) {
+	h.exhausted = func() { a.failed <- errors.New("failed to acquire lease: out of subnets") }
+}

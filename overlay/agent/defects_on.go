@@ -51,6 +51,9 @@ func newHooks(a *Agent) hooks {
 		defect.RulesAppended:        rulesAppended,
 		defect.RulesOfOtherSubnet:   rulesOfOtherSubnet,
 		defect.BothFamiliesOrNone:   bothFamiliesOrNone,
+		defect.ExitWithoutEtcd:      exitWithoutEtcd,
+		defect.ExitWhenExhausted:    exitWhenExhausted,
+		defect.PeersNeverDropped:    peersNeverDropped,
 	} {
 		if a.opts.Defects.Has(name) {
 			add(a, &h)

@@ -16,8 +16,9 @@ type hooks struct {
 	views []func(lease.View) (lease.View, bool)
 	// plans may replace a plan before the kernel gets it.
 	plans []func(plan.State) plan.State
-	// lost is called when the lease is not held any more, and raced when another took the chosen subnet first.
-	lost, raced func()
+	// lost is called when the lease is not held any more, raced when another took the chosen subnet first, and
+	// exhausted when none is free.
+	lost, raced, exhausted func()
 	// renew takes the place of a renewal; its result is Agent.renew's.
 	renew func(context.Context) bool
 	// blind has a lease count as held whatever etcd says.

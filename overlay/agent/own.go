@@ -52,6 +52,9 @@ func (a *Agent) register(ctx context.Context) bool {
 		if err == nil {
 			return true
 		}
+		if errors.Is(err, lease.ErrExhausted) {
+			call(a.hooks.exhausted)
+		}
 		if !errors.Is(err, lease.ErrRace) {
 			a.note("cannot register; trying again", "err", err)
 			return false

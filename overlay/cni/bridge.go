@@ -7,6 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/nemesh/nemesh/overlay/defect"
 )
 
 // healBridge takes gateway addresses of another subnet of the overlay off the bridge. They are left when
@@ -15,7 +17,8 @@ import (
 // because their addresses may be another node's pods' now. Addresses outside the overlay's networks, those
 // of now and those that pods were set up in before, are not touched. The bridge gets the MTU that new pods get,
 // which the bridge plugin gives to a new bridge only.
-func healBridge(name string, mtu int, e subnetEnv, networks []netip.Prefix) error {
+func (c conf) healBridge(e subnetEnv, networks []netip.Prefix) error {
+	name, mtu := c.bridge(), c.mtu(e)
 	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)
@@ -28,7 +31,7 @@ func healBridge(name string, mtu int, e subnetEnv, networks []netip.Prefix) erro
 	if err != nil {
 		return fmt.Errorf("find bridge %s: %w", name, err)
 	}
-	addrs, err := listAddrs(nl, link)
+	addrs, err := listAddrs(nl, link, c.tries())
 	if err != nil {
 		return fmt.Errorf("list addresses of %s: %w", name, err)
 	}
@@ -47,8 +50,16 @@ func healBridge(name string, mtu int, e subnetEnv, networks []netip.Prefix) erro
 	return nil
 }
 
-func listAddrs(nl *netlink.Handle, link netlink.Link) ([]netlink.Addr, error) {
-	for range 20 {
+// tries is how often a list is read that the kernel changes meanwhile (NLM_F_DUMP_INTR).
+func (c conf) tries() int {
+	if c.defects.Has(defect.DumpsOnce) {
+		return 1
+	}
+	return 20
+}
+
+func listAddrs(nl *netlink.Handle, link netlink.Link, tries int) ([]netlink.Addr, error) {
+	for range tries {
 		addrs, err := nl.AddrList(link, netlink.FAMILY_ALL)
 		if !errors.Is(err, netlink.ErrDumpInterrupted) {
 			return addrs, err

@@ -57,7 +57,7 @@ func add(args *skel.CmdArgs) error {
 		return err
 	}
 	if c.bridge() != "" && !c.defects.Has(defect.ForgetSubnet) {
-		if err := healBridge(c.bridge(), c.mtu(e), e, networks); err != nil {
+		if err := c.healBridge(e, networks); err != nil {
 			return err
 		}
 	}
@@ -106,6 +106,11 @@ func del(args *skel.CmdArgs) error {
 	c, err := parseConf(args.StdinData)
 	if err != nil {
 		return err
+	}
+	if c.defects.Has(defect.DELNeedsSubnet) {
+		if _, err := readEnv(c.SubnetFile); err != nil {
+			return err
+		}
 	}
 	kept := cache{c.DataDir}
 	delegate, err := c.delegateOf(kept, args.ContainerID)

@@ -43,11 +43,17 @@ const (
 	NoForwardRules       Name = "no-forward-rules"
 	BothFamiliesOrNone   Name = "both-families-or-none"
 	CertificatesOnce     Name = "certificates-once"
+	ExitWithoutEtcd      Name = "exit-without-etcd"
+	ExitWhenExhausted    Name = "exit-when-exhausted"
+	PeersNeverDropped    Name = "peers-never-dropped"
+	HangupEnds           Name = "hangup-ends"
 
 	CacheBeforeDEL Name = "cache-before-del"
 	NoUndo         Name = "no-undo"
 	GCNothing      Name = "gc-nothing"
 	GuessSubnet    Name = "guess-subnet"
+	DELNeedsSubnet Name = "del-needs-subnet"
+	DumpsOnce      Name = "dumps-once"
 )
 
 // about says what each defect does, and where it was reported.
@@ -84,6 +90,12 @@ var about = map[Name]string{
 	NoForwardRules:     "forwarding is not let through (flannel#799)",
 	BothFamiliesOrNone: "a peer without IPv6 is no peer at all (flannel#2300)",
 	CertificatesOnce:   "certificates are read at start only (flannel#829)",
+	ExitWithoutEtcd:    "the agent ends when etcd is not there at start (flannel#390)",
+	ExitWhenExhausted:  "the agent ends when no subnet is free",
+	PeersNeverDropped:  "a peer whose lease has ended stays in the kernel (flannel#996)",
+	HangupEnds:         "SIGHUP ends the agent, as it does flannel's",
+	DELNeedsSubnet:     "a DEL fails without subnet.env (flannel#2253)",
+	DumpsOnce:          "a list that the kernel changed meanwhile is not read again (plugins#1121)",
 	CacheBeforeDEL:     "a DEL forgets the container before the delegate has succeeded (flannel#1662)",
 	NoUndo:             "an ADD that fails half-way leaves what it made (plugins#29)",
 	GCNothing:          "GC does nothing (plugins#252)",

@@ -69,7 +69,9 @@ func serve(ctx context.Context, opts agent.Options, log *slog.Logger) error {
 		return err
 	}
 	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
+	if !opts.Defects.Has(defect.HangupEnds) {
+		signal.Notify(hangups, syscall.SIGHUP)
+	}
 	go func() {
 		for range hangups {
 			a.Reload()

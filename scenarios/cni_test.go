@@ -1,0 +1,244 @@
+package scenarios
+
+// What a container runtime asks of the CNI plugin when things are not as they should be. Right: a clear error that
+// passes, nothing left behind, and a DEL that can be repeated (flannel#2437, #1662, plugins#252, #29, #1121).
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/vishvananda/netlink"
+
+	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/pod"
+	"github.com/nemesh/nemesh/harness/suite"
+)
+
+// reservations are where host-local keeps a file for each address in use.
+const reservations = "/var/lib/cni/networks/overlay"
+
+// leftovers lists the veths and reservations of a node.
+func leftovers(c *harness.Cluster, name string) []string {
+	GinkgoHelper()
+	m, err := c.Machine(name)
+	Expect(err).NotTo(HaveOccurred())
+	links, err := m.Netlink().LinkList()
+	Expect(err).NotTo(HaveOccurred())
+	var left []string
+	for _, l := range links {
+		if l.Type() == "veth" && l.Attrs().Name != node.Uplink {
+			left = append(left, "veth "+l.Attrs().Name)
+		}
+	}
+	files, err := filepath.Glob(m.Path(reservations) + "/*.*.*.*")
+	Expect(err).NotTo(HaveOccurred())
+	for _, f := range files {
+		if base := filepath.Base(f); !strings.HasPrefix(base, "last_reserved_ip") {
+			left = append(left, "reservation "+base)
+		}
+	}
+	return left
+}
+
+// alone builds a cluster of two nodes, the second without agent and pods.
+func alone(ctx context.Context) *harness.Cluster {
+	GinkgoHelper()
+	return chaos.Cluster(ctx, harness.Options{Agent: ours(), Nodes: 2, Idle: []string{"node02"}})
+}
+
+var _ = Describe("CNI", Label("kind:cni"), func() {
+	It("ADD before the node has a subnet says so, leaks nothing, and works when it has one",
+		Label("issue:flannel-2437"), suite.Red("guess-subnet"), func(ctx SpecContext) {
+			c := alone(ctx)
+			_, err := c.AddPod(ctx, "node02", "early")
+			Expect(err).To(MatchError(And(ContainSubstring("subnet.env"), ContainSubstring("agent"))))
+			Expect(leftovers(c, "node02")).To(BeEmpty())
+			Expect(c.StartAgent(ctx, "node02")).To(Succeed())
+			p, err := c.AddPod(ctx, "node02", "early")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(c.DelPod(ctx, p)).To(Succeed())
+			Expect(leftovers(c, "node02")).To(BeEmpty())
+		}, SpecTimeout(time.Minute))
+
+	DescribeTable("DEL leaves nothing",
+		func(ctx SpecContext, damage func(ctx context.Context, c *harness.Cluster, m *node.Machine, p *pod.Pod)) {
+			c := alone(ctx)
+			p := c.PodsOn("node01")[0]
+			damage(ctx, c, p.Machine, p)
+			Expect(c.DelPod(ctx, p)).To(Succeed())
+			Expect(leftovers(c, "node01")).To(BeEmpty())
+		},
+		Entry("when the plugin's cache is truncated", SpecTimeout(time.Minute), Label("issue:flannel-1662"),
+			suite.Red("cache-before-del"),
+			func(ctx context.Context, c *harness.Cluster, m *node.Machine, p *pod.Pod) {
+				suite.Inject(ctx, c, fault.Done{Node: m.Name(), What: "plugin's cache truncated",
+					Do: func(*node.Machine) error { return os.Truncate("/var/lib/cni/flannel/"+p.Name, 0) }})
+			}),
+		Entry("when the plugin's cache is gone", SpecTimeout(time.Minute), Label("issue:flannel-1662"),
+			suite.Red("cache-before-del"),
+			func(ctx context.Context, c *harness.Cluster, m *node.Machine, p *pod.Pod) {
+				suite.Inject(ctx, c, fault.FileDeleted{Node: m.Name(), Path: "/var/lib/cni/flannel/" + p.Name})
+			}),
+		Entry("when it is repeated after the delegate has failed", SpecTimeout(time.Minute),
+			Label("issue:kubernetes-43014"), suite.Red("cache-before-del"),
+			func(ctx context.Context, c *harness.Cluster, m *node.Machine, p *pod.Pod) {
+				// A lock that is a folder makes host-local fail.
+				lock := reservations + "/lock"
+				suite.Inject(ctx, c, fault.Done{
+					Node: m.Name(), What: "host-local kept from working",
+					Do: func(*node.Machine) error {
+						if err := os.Rename(lock, lock+".aside"); err != nil {
+							return err
+						}
+						return os.Mkdir(lock, 0o755)
+					},
+					Undo: func(*node.Machine) error {
+						if err := os.Remove(lock); err != nil {
+							return err
+						}
+						return os.Rename(lock+".aside", lock)
+					},
+				})
+				Expect(c.DelPod(ctx, p)).NotTo(Succeed(), "DEL went well although host-local cannot work")
+				suite.Heal(ctx, c)
+			}),
+		Entry("when the agent and its subnet.env are gone", SpecTimeout(time.Minute), Label("issue:flannel-2253"),
+			suite.Red("del-needs-subnet"),
+			func(ctx context.Context, c *harness.Cluster, m *node.Machine, _ *pod.Pod) {
+				suite.Inject(ctx, c, fault.AgentKill{Node: m.Name()},
+					fault.FileDeleted{Node: m.Name(), Path: c.SubnetFile()})
+			}),
+	)
+
+	It("GC frees what pods that vanished have held, until the range is exhausted and after",
+		Label("issue:plugins-252"), suite.Red("gc-nothing"), func(ctx SpecContext) {
+			c := chaos.Cluster(ctx, harness.Options{
+				Agent: ours(), Nodes: 2, Network: prefix("172.16.0.0/20"), SubnetLen: 28,
+			})
+			var err error
+			for i := range 20 {
+				var p *pod.Pod
+				if p, err = c.AddPod(ctx, "node01", fmt.Sprintf("crash%d", i)); err != nil {
+					break
+				}
+				Expect(c.VanishPod(p)).To(Succeed())
+			}
+			Expect(err).To(MatchError(ContainSubstring("no IP addresses available")))
+			n, err := c.Node("node01")
+			Expect(err).NotTo(HaveOccurred())
+			suite.Step(c, "the runtime says which pods there are")
+			Expect(pod.GC(ctx, n.Machine, n.Network(), c.PodsOn("node01")...)).To(Succeed())
+			fresh, err := c.AddPod(ctx, "node01", "fresh")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(c.Expect(ctx, harness.Each([]*pod.Pod{fresh}, c.PodsOn("node02"), true)...)).To(Succeed())
+			Expect(leftovers(c, "node01")).To(HaveLen(4), "two pods have a veth and an address each")
+		}, SpecTimeout(time.Minute))
+
+	It("ADD that fails when the bridge has done its part leaves nothing", Label("issue:plugins-29"),
+		suite.Red("no-undo"), func(ctx SpecContext) {
+			c := alone(ctx)
+			n, err := c.Node("node01")
+			Expect(err).NotTo(HaveOccurred())
+			before := leftovers(c, "node01")
+			network := n.Network()
+			bridge := filepath.Join(network.BinDirs[0], "bridge")
+			env := n.Path(c.SubnetFile())
+			was, err := os.ReadFile(env)
+			Expect(err).NotTo(HaveOccurred())
+			const wrapped = "/var/lib/wrapped"
+			suite.Inject(ctx, c, fault.Done{
+				Node: "node01", What: "subnet moves as soon as the bridge has set a pod up",
+				Do:   func(m *node.Machine) error { return wrapBridge(wrapped, bridge, c.SubnetFile()) },
+				Undo: func(m *node.Machine) error { return os.WriteFile(c.SubnetFile(), was, 0o644) },
+			})
+			network.BinDirs = append([]string{wrapped}, network.BinDirs...)
+			_, err = pod.Add(ctx, n.Machine, network, "moved")
+			Expect(err).To(MatchError(ContainSubstring("moved to another subnet")))
+			Expect(leftovers(c, "node01")).To(ConsistOf(before))
+		}, SpecTimeout(time.Minute))
+
+	It("ADD works while routes and addresses come and go", Label("issue:plugins-1121"), suite.Red("dumps-once"),
+		func(ctx SpecContext) {
+			c := alone(ctx)
+			m, err := c.Machine("node01")
+			Expect(err).NotTo(HaveOccurred())
+			churn, stop := context.WithCancel(ctx)
+			churned := make(chan error, 1)
+			go func() { churned <- churnTables(churn, m) }()
+			for i := range 40 {
+				p, err := c.AddPod(ctx, "node01", fmt.Sprintf("pod%d", i))
+				Expect(err).NotTo(HaveOccurred())
+				Expect(c.DelPod(ctx, p)).To(Succeed())
+			}
+			stop()
+			Expect(<-churned).To(Succeed())
+		}, SpecTimeout(time.Minute))
+})
+
+// wrapBridge puts a bridge plugin into a folder that runs the real one and then changes the node's subnet, as if
+// the node had moved meanwhile.
+func wrapBridge(dir, bridge, subnetFile string) error {
+	script := fmt.Sprintf("#!/bin/sh\nout=$(%q)\ncode=$?\n"+
+		"[ \"$CNI_COMMAND\" = ADD ] && sed -i 's/^FLANNEL_SUBNET=.*/FLANNEL_SUBNET=172.16.250.1\\/24/' %s\n"+
+		"printf %%s \"$out\"\nexit $code\n", bridge, subnetFile)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "bridge"), []byte(script), 0o755)
+}
+
+// churnTables changes routes and addresses every 2 ms until ctx ends. There are so many addresses that the kernel
+// lists them in several parts, between which a change interrupts the list.
+func churnTables(ctx context.Context, m *node.Machine) error {
+	nl := m.Netlink()
+	lo, err := nl.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	uplink, err := nl.LinkByName(node.Uplink)
+	if err != nil {
+		return err
+	}
+	addr := func(i int) *netlink.Addr {
+		ip := net.IPv4(10, 201, byte(i>>8), byte(i)).To4()
+		return &netlink.Addr{IPNet: &net.IPNet{IP: ip, Mask: net.CIDRMask(32, 32)}}
+	}
+	const many = 1500
+	for i := range many {
+		if err := nl.AddrAdd(lo, addr(i)); err != nil {
+			return err
+		}
+	}
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		r := &netlink.Route{
+			LinkIndex: uplink.Attrs().Index, Gw: net.IPv4(192, 168, 200, 1),
+			Dst: &net.IPNet{IP: net.IPv4(10, 200, byte(i), 0).To4(), Mask: net.CIDRMask(24, 32)},
+		}
+		for _, change := range []func() error{
+			func() error { return nl.RouteReplace(r) },
+			func() error { return nl.AddrDel(lo, addr(i%many)) },
+			func() error { return nl.AddrAdd(lo, addr(i%many)) },
+			func() error { return nl.RouteDel(r) },
+		} {
+			if err := change(); err != nil {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package scenarios
+
+// The network configuration changes under a running overlay. Right: nothing happens until an agent is restarted,
+// and then nothing of the old network is left (flannel#716, #813, #1604; MTU: #1011, #841, #1775).
+
+import (
+	"context"
+	"os"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/suite"
+)
+
+// restartAll restarts every agent, one after another.
+func restartAll(ctx context.Context, c *harness.Cluster) {
+	GinkgoHelper()
+	for _, n := range c.Nodes() {
+		suite.Inject(ctx, c, fault.AgentRestart{Node: n})
+	}
+	Expect(c.WaitConverged(ctx)).To(Succeed())
+}
+
+// dataPlanes lists what the overlay holds in every node's kernel.
+func dataPlanes(c *harness.Cluster) map[string][]string {
+	GinkgoHelper()
+	all := map[string][]string{}
+	for _, n := range c.Nodes() {
+		lines, err := c.DataPlane(n)
+		Expect(err).NotTo(HaveOccurred())
+		all[n] = lines
+	}
+	return all
+}
+
+// mtus lists the MTUs that must agree on a node: of the device, in subnet.env, of the bridge, and of a fresh pod.
+func mtus(ctx context.Context, c *harness.Cluster, name, podName string) map[string]int {
+	GinkgoHelper()
+	p, err := c.AddPod(ctx, name, podName)
+	Expect(err).NotTo(HaveOccurred())
+	m, err := c.Machine(name)
+	Expect(err).NotTo(HaveOccurred())
+	all := map[string]int{"pod": linkMTU(p.NetNS, "eth0")}
+	for _, link := range []string{c.Device(), "cni0"} {
+		all[link] = linkMTU(m.NetNS(), link)
+	}
+	env, err := os.ReadFile(m.Path(c.SubnetFile()))
+	Expect(err).NotTo(HaveOccurred())
+	for line := range strings.Lines(string(env)) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "FLANNEL_MTU="); ok {
+			all["subnet.env"] = number(value)
+		}
+	}
+	Expect(all).To(HaveKey("subnet.env"))
+	return all
+}
+
+var _ = Describe("network configuration", Label("kind:config"), func() {
+	It("that names another network is taken over at restart, and nothing of the old one is left",
+		Label("issue:flannel-716"), suite.Red("no-clean-up-at-start"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{})
+			before := dataPlanes(c)
+			suite.Inject(ctx, c, fault.ConfigChanged{
+				Config: `{"Network":"172.20.0.0/16","SubnetLen":24,"Backend":{"Type":"vxlan","VNI":1,"Port":8472}}`,
+			})
+			talkFor(ctx, c, 100)
+			Expect(dataPlanes(c)).To(Equal(before), "the data plane changed before any restart")
+			expectNothingLost(ctx, c)
+
+			restartAll(ctx, c)
+			Eventually(ctx, func(g Gomega) {
+				for n, lines := range dataPlanes(c) {
+					g.Expect(lines).NotTo(ContainElement(ContainSubstring("172.16.")), n)
+				}
+			}).WithTimeout(5 * time.Second).Should(Succeed())
+			Expect(subnets(c)).To(HaveEach(HavePrefix("172.20.")))
+			suite.Step(c, "a pod is made on every node")
+			fresh := addPods(ctx, c, "fresh")
+			Eventually(ctx, func() error { return c.Expect(ctx, harness.Each(fresh, fresh, true)...) }).
+				WithTimeout(10 * time.Second).Should(Succeed())
+		}, SpecTimeout(time.Minute))
+
+	It("with another MTU reaches device, subnet.env, bridge and new pods at restart", Label("issue:flannel-1011"),
+		suite.Red("keep-mtu"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{})
+			suite.Inject(ctx, c, fault.ConfigChanged{
+				Config: `{"Network":"172.16.0.0/16","SubnetLen":24,` +
+					`"Backend":{"Type":"vxlan","VNI":1,"Port":8472,"MTU":1400}}`,
+			})
+			restartAll(ctx, c)
+			for _, n := range c.Nodes() {
+				Eventually(ctx, func() int { return deviceMTU(c, n) }).Should(Equal(1350), n)
+				Expect(mtus(ctx, c, n, n+"-fresh")).To(HaveEach(1350), n)
+			}
+			expectNothingLost(ctx, c)
+		}, SpecTimeout(time.Minute))
+})
+
+var _ = Describe("uplink", Label("kind:data-plane"), func() {
+	It("with another MTU changes device, subnet.env, bridge and new pods, without a restart",
+		Label("issue:flannel-841"), suite.Red("keep-mtu"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{})
+			set := func(mtu int) func(*node.Machine) error {
+				return func(m *node.Machine) error {
+					link, err := m.Netlink().LinkByName(node.Uplink)
+					if err != nil {
+						return err
+					}
+					return m.Netlink().LinkSetMTU(link, mtu)
+				}
+			}
+			suite.Inject(ctx, c, fault.Done{Node: "node02", What: "uplink with MTU 1400", Do: set(1400), Undo: set(1500)})
+			Eventually(ctx, func() int { return deviceMTU(c, "node02") }).Should(Equal(1350))
+			Expect(mtus(ctx, c, "node02", "node02-fresh")).To(HaveEach(1350))
+			suite.Heal(ctx, c)
+			Eventually(ctx, func() int { return deviceMTU(c, "node02") }).Should(Equal(1450))
+			Expect(mtus(ctx, c, "node02", "node02-again")).To(HaveEach(1450))
+			expectNothingLost(ctx, c)
+		}, SpecTimeout(time.Minute))
+})

@@ -1,0 +1,179 @@
+package scenarios
+
+// Whose a subnet is: leases that are late, raced for, reserved, or renewed while etcd is slow. Right: nobody is
+// ever disturbed by another's lease, and no agent gives up (flannel#1343, #1289, #1329, #1240, #1531).
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/probe"
+	"github.com/nemesh/nemesh/harness/suite"
+)
+
+// holder returns the lease over a subnet.
+func holder(ctx context.Context, c *harness.Cluster, key string) (harness.Lease, error) {
+	leases, err := c.Leases(ctx)
+	for _, l := range leases {
+		if l.Key == key {
+			return l, err
+		}
+	}
+	return harness.Lease{}, err
+}
+
+var _ = Describe("lease", Label("kind:lease"), func() {
+	It("of another is never disturbed by a late renewal", Label("issue:flannel-1343"),
+		suite.Red("renew-unconditionally"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}, LeaseTTL: 2 * time.Second})
+			given, err := c.SubnetOf("node01")
+			Expect(err).NotTo(HaveOccurred())
+			suite.Inject(ctx, c, fault.AgentPause{Node: "node01"},
+				fault.LeaseExpire{Node: "node01", Within: 10 * time.Second},
+				fault.SubnetTaken{From: "node01", By: "node05"})
+			suite.Heal(ctx, c)
+			Eventually(ctx, func() (string, error) { return c.SubnetOf("node01") }).WithTimeout(5 * time.Second).
+				ShouldNot(Equal(given))
+			owner, err := c.Machine("node05")
+			Expect(err).NotTo(HaveOccurred())
+			Consistently(ctx, func() (harness.Lease, error) { return holder(ctx, c, given) }).
+				WithTimeout(3*time.Second).WithPolling(50*time.Millisecond).
+				Should(HaveField("PublicIP", owner.Addr()), "the key was written by somebody else")
+			talkFor(ctx, c, 20)
+			expectNothingLostBut(ctx, c, "node01")
+		}, SpecTimeout(time.Minute))
+
+	It("given away while its node was off makes the node move, and its stale cni0 stops no new pod",
+		Label("issue:flannel-1289"), suite.Red("forget-subnet"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}, LeaseTTL: 2 * time.Second})
+			given, err := c.SubnetOf("node01")
+			Expect(err).NotTo(HaveOccurred())
+			suite.Inject(ctx, c, fault.AgentStop{Node: "node01"},
+				fault.LeaseExpire{Node: "node01", Within: 10 * time.Second},
+				fault.SubnetTaken{From: "node01", By: "node05"})
+			suite.Heal(ctx, c)
+			var moved string
+			Eventually(ctx, func(g Gomega) {
+				moved, err = c.SubnetOf("node01")
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(moved).NotTo(Equal(given))
+			}).WithTimeout(5 * time.Second).Should(Succeed())
+			Expect(c.LeaseOf(ctx, "node05")).To(Equal(given))
+			suite.Step(c, "a pod is made on the node that moved")
+			p, err := c.AddPod(ctx, "node01", "node01-fresh")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(inSubnet(p, moved)).To(BeTrue(), "%s is not in %s", p.Addr(), moved)
+			expectNothingLostBut(ctx, c, "node01")
+		}, SpecTimeout(time.Minute))
+
+	It("that is a reservation stays one", Label("issue:flannel-1329"), suite.Red("reservation-taken"),
+		func(ctx SpecContext) {
+			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}, LeaseTTL: 2 * time.Second})
+			m, err := c.Machine("node05")
+			Expect(err).NotTo(HaveOccurred())
+			const reserved = "172.16.77.0-24"
+			suite.Inject(ctx, c, fault.KeysPut{What: "a reservation for node05", Keys: map[string]string{
+				"subnets/" + reserved: fmt.Sprintf(`{"PublicIP":%q,"PublicIPv6":null,"BackendType":"vxlan",`+
+					`"BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:05"}}`, m.Addr()),
+			}})
+			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
+			Expect(c.SubnetOf("node05")).To(Equal(reserved))
+			unbound := HaveField("ID", int64(0))
+			Consistently(ctx, func() (harness.Lease, error) { return holder(ctx, c, reserved) }).
+				WithTimeout(3 * time.Second).WithPolling(100 * time.Millisecond).Should(unbound)
+			suite.Inject(ctx, c, fault.AgentStop{Node: "node05"})
+			Expect(holder(ctx, c, reserved)).To(And(HaveField("Key", reserved), unbound))
+			expectNothingLostBut(ctx, c, "node05")
+		}, SpecTimeout(time.Minute))
+
+	It("is renewed early, and again after a renewal has failed", Label("issue:flannel-1240", "fault:etcd-pause"),
+		suite.Red("renewal-gives-up"), func(ctx SpecContext) {
+			const ttl = 4 * time.Second
+			c := running(ctx, harness.Options{LeaseTTL: ttl})
+			before, err := c.EtcdLeases(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			agent, err := c.Agent("node01")
+			Expect(err).NotTo(HaveOccurred())
+			suite.Inject(ctx, c, fault.EtcdPause{})
+			talkFor(ctx, c, 200) // longer than the time between two renewals
+			suite.Heal(ctx, c)
+			Eventually(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).
+				Should(HaveEach(HaveField("TTL", BeNumerically(">=", ttl/2))))
+			Consistently(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).
+				WithTimeout(2 * ttl).WithPolling(100 * time.Millisecond).
+				Should(And(HaveLen(4), HaveEach(HaveField("TTL", BeNumerically(">=", time.Second)))))
+			Expect(c.EtcdLeases(ctx)).To(ConsistOf(before), "a lease was lost and granted anew")
+			Expect(agent.Running()).To(BeTrue())
+			expectNothingLost(ctx, c)
+		}, SpecTimeout(time.Minute))
+
+	It("goes to each of thirty agents that start at once, some killed on the way and etcd paused",
+		Label("issue:flannel-1531", "fault:agent-kill", "fault:etcd-pause"), suite.Red("die-on-lost-race"),
+		func(ctx SpecContext) {
+			const nodes = 30
+			var idle []string
+			for i := range nodes {
+				idle = append(idle, fmt.Sprintf("node%02d", i+1))
+			}
+			// 31 subnets for 30 nodes: nearly every choice is somebody else's too.
+			c := chaos.Cluster(ctx, harness.Options{
+				Agent: ours(), Nodes: nodes, Idle: idle, Network: prefix("172.16.0.0/19"), PodsPerNode: -1,
+			})
+			for _, n := range idle {
+				_, err := c.LaunchAgent(ctx, n)
+				Expect(err).NotTo(HaveOccurred())
+			}
+			suite.Inject(ctx, c, fault.EtcdPause{}, fault.AgentKill{Node: "node03"}, fault.AgentKill{Node: "node17"})
+			_, err := c.HealOne(ctx, fault.EtcdPause{}) // the killed ones wait for it
+			Expect(err).NotTo(HaveOccurred())
+			suite.Heal(ctx, c)
+			Expect(c.WaitConverged(ctx)).To(Succeed())
+			leases, err := c.Leases(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			owners := map[string]bool{}
+			for _, l := range leases {
+				owners[l.PublicIP.String()] = true
+			}
+			Expect(leases).To(HaveLen(nodes))
+			Expect(owners).To(HaveLen(nodes), "a node has two subnets")
+			for _, n := range idle {
+				agent, err := c.Agent(n)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(agent.Running()).To(BeTrue(), "the agent on %s ended: %s", n, strings.Join(agent.Tail(5), "\n"))
+				m, err := c.Machine(n)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(fdbOf(c, m)).To(HaveLen(nodes-1), "forwarding entries of %s", n)
+			}
+		}, SpecTimeout(time.Minute))
+
+	It("that has expired is the last to be given away", suite.Red("no-owner-records"), func(ctx SpecContext) {
+		c := running(ctx, harness.Options{
+			Network: prefix("172.16.0.0/21"), Nodes: 7, Idle: []string{"node05", "node06", "node07"},
+			LeaseTTL: 2 * time.Second,
+		})
+		subnet, err := c.SubnetOf("node04")
+		Expect(err).NotTo(HaveOccurred())
+		suite.Inject(ctx, c, fault.AgentPause{Node: "node04"},
+			fault.LeaseExpire{Node: "node04", Within: 10 * time.Second})
+		suite.Step(c, "others join, for whom there are subnets that nobody has owned")
+		for _, n := range []string{"node05", "node06", "node07"} {
+			Expect(c.StartAgent(ctx, n)).To(Succeed())
+		}
+		Expect(subnets(c, "node05", "node06", "node07")).NotTo(ContainElement(subnet))
+		talkFor(ctx, c, 20)
+		suite.Heal(ctx, c)
+		Eventually(ctx, func() (string, error) { return c.LeaseOf(ctx, "node04") }).WithTimeout(5 * time.Second).
+			Should(Equal(subnet))
+		report, err := c.Mesh().Settle(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		lost, _ := report.Lost(func(probe.PairReport) bool { return true })
+		Expect(lost).To(BeZero(), "peers of the node whose lease had expired")
+	}, SpecTimeout(time.Minute))
+})

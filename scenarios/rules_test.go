@@ -1,0 +1,110 @@
+package scenarios
+
+// Firewall rules that are in the way, flushed, or written more than once. Right: pods reach each other and see each
+// other's real addresses, and reach the outside masqueraded (flannel#799, #1834, #1337, #1146, PR#1172).
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/pod"
+	"github.com/nemesh/nemesh/harness/probe"
+	"github.com/nemesh/nemesh/harness/suite"
+)
+
+// seenBy connects from one pod to a port of another and returns the address that the other saw.
+func seenBy(ctx context.Context, server, client *pod.Pod) (netip.Addr, error) {
+	var listener net.Listener
+	err := netspace.Do(server.NetNS, func() (err error) {
+		listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", netip.AddrPortFrom(server.Addr(), 0).String())
+		return err
+	})
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	defer listener.Close()
+	var conn net.Conn
+	err = netspace.Do(client.NetNS, func() (err error) {
+		conn, err = (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "tcp", listener.Addr().String())
+		return err
+	})
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	defer conn.Close()
+	accepted, err := listener.Accept()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	defer accepted.Close()
+	from, err := netip.ParseAddrPort(accepted.RemoteAddr().String())
+	return from.Addr(), err
+}
+
+// outside adds etcd's machine, which knows no pod network, to the mesh as what is outside the overlay.
+func outside(c *harness.Cluster) string {
+	GinkgoHelper()
+	m := c.Etcd().Machine()
+	Expect(c.Mesh().Add(probe.Endpoint{Name: m.Name(), NS: m.NetNS(), Addr: m.Addr()})).To(Succeed())
+	return m.Name()
+}
+
+var _ = Describe("rules", Label("kind:rules"), func() {
+	It("that drop forwarding before the agent starts are passed through", Label("issue:flannel-699"),
+		suite.Red("no-forward-rules"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}})
+			suite.Inject(ctx, c, fault.Tamper{Node: "node05", What: fault.ForwardDrop})
+			suite.Step(c, "node05 joins")
+			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
+			Expect(c.WaitConverged(ctx)).To(Succeed())
+			expectFreshPods(ctx, c, "fresh")
+			expectNothingLost(ctx, c)
+		}, SpecTimeout(time.Minute))
+
+	It("flushed are back, and pods still reach the outside masqueraded", Label("issue:flannel-1834"),
+		suite.Red("rules-once"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{})
+			out := outside(c)
+			from := c.PodsOn("node02")[0]
+			reached := func() (bool, error) {
+				a, err := c.Mesh().Ask(ctx, from.Name, out, 2)
+				return a.Lost == 0, err
+			}
+			Expect(reached()).To(BeTrue(), "%s does not reach the outside", from.Name)
+			before := ruleSet(c, "node02")
+			suite.Inject(ctx, c, fault.Tamper{Node: "node02", What: fault.RulesFlushed})
+			Eventually(ctx, func() []string { return ruleSet(c, "node02") }).WithTimeout(2 * time.Second).
+				Should(Equal(before))
+			Eventually(ctx, reached).WithTimeout(5*time.Second).Should(BeTrue(), "%s does not reach the outside", from.Name)
+			expectNothingLost(ctx, c)
+		}, SpecTimeout(time.Minute))
+
+	It("leave pods their own addresses, and are there once, however often the agent starts",
+		Label("issue:flannel-1337"), suite.Red("rules-of-other-subnet", "rules-appended"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{})
+			before := ruleSet(c, "node02")
+			for range 10 {
+				suite.Inject(ctx, c, fault.AgentRestart{Node: "node02"})
+			}
+			Expect(ruleSet(c, "node02")).To(Equal(before))
+			for _, server := range c.Pods() {
+				for _, client := range c.Pods() {
+					if server == client {
+						continue
+					}
+					seen, err := seenBy(ctx, server, client)
+					Expect(err).NotTo(HaveOccurred())
+					Expect(seen).To(Equal(client.Addr()), "%s sees another address of %s", server.Name, client.Name)
+				}
+			}
+			expectNothingLost(ctx, c)
+		}, SpecTimeout(time.Minute))
+})

@@ -1,0 +1,168 @@
+package scenarios
+
+// What an agent finds when it starts: no uplink yet, somebody else's addresses, entries of nodes that are gone, all
+// nodes rebooting at once. Right: it waits, leaves alone what is not its own, clears what no lease explains, and
+// comes back as it was (flannel#418, #1060, #2554, #1474).
+
+import (
+	"context"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/vishvananda/netlink"
+
+	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/suite"
+)
+
+// withAddress returns an action that adds addresses to a link, or takes them away.
+func withAddress(link string, add bool, addresses ...string) func(*node.Machine) error {
+	return func(m *node.Machine) error {
+		l, err := m.Netlink().LinkByName(link)
+		if err != nil {
+			return err
+		}
+		for _, a := range addresses {
+			parsed, err := netlink.ParseAddr(a)
+			if err != nil {
+				return err
+			}
+			if add {
+				err = m.Netlink().AddrAdd(l, parsed)
+			} else {
+				err = m.Netlink().AddrDel(l, parsed)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+var _ = Describe("agent at start", Label("kind:start"), func() {
+	It("waits for its uplink's address, or ends as a failure", Label("issue:flannel-418"), suite.Red("uplink-once"),
+		func(ctx SpecContext) {
+			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}})
+			const addr = "192.168.200.205/24"
+			suite.Inject(ctx, c, fault.Done{
+				Node: "node05", What: "uplink without an address",
+				Do: withAddress(node.Uplink, false, addr), Undo: withAddress(node.Uplink, true, addr),
+			})
+			agent, err := c.LaunchAgent(ctx, "node05")
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(ctx, func() []string { return agent.Tail(20) }).WithTimeout(5*time.Second).
+				ShouldNot(BeEmpty(), "it does not say what it waits for")
+			talkFor(ctx, c, 50)
+			if !agent.Running() {
+				Expect(agent.ExitErr()).To(HaveOccurred(), "it ended with success: %v", agent.Tail(5))
+			}
+			suite.Heal(ctx, c)
+			suite.Step(c, "a supervisor starts it again if it has ended")
+			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
+			Eventually(ctx, func() (string, error) { return c.LeaseOf(ctx, "node05") }).
+				WithTimeout(10 * time.Second).ShouldNot(BeEmpty())
+			Expect(c.WaitConverged(ctx)).To(Succeed())
+			expectNothingLost(ctx, c)
+		}, SpecTimeout(time.Minute))
+
+	It("puts its own address right and leaves foreign ones on the device alone", Label("issue:flannel-1060"),
+		suite.Red("foreign-address-fatal"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{})
+			const foreign, second = "169.254.7.7/32", "172.16.255.0/32"
+			suite.Inject(ctx, c, fault.AgentStop{Node: "node02"}, fault.Done{
+				Node: "node02", What: "foreign addresses on the device",
+				Do: withAddress(c.Device(), true, foreign, second),
+			})
+			suite.Heal(ctx, c)
+			m, err := c.Machine("node02")
+			Expect(err).NotTo(HaveOccurred())
+			own, err := c.SubnetOf("node02")
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(ctx, func(g Gomega) {
+				link, err := m.Netlink().LinkByName(c.Device())
+				g.Expect(err).NotTo(HaveOccurred())
+				addrs, err := m.Netlink().AddrList(link, netlink.FAMILY_V4)
+				g.Expect(err).NotTo(HaveOccurred())
+				var have []string
+				for _, a := range addrs {
+					have = append(have, a.IPNet.String())
+				}
+				ip, _, _ := strings.Cut(own, "-")
+				g.Expect(have).To(ConsistOf(foreign, ip+"/32"))
+			}).WithTimeout(5 * time.Second).Should(Succeed())
+			expectNothingLost(ctx, c)
+		}, SpecTimeout(time.Minute))
+
+	It("clears what no lease explains, also when the subnet is another's then", Label("issue:flannel-2554"),
+		suite.Red("no-clean-up-at-start"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{Network: prefix("172.16.0.0/21"), Nodes: 5, Idle: []string{"node05"}})
+			suite.Inject(ctx, c, fault.AgentKill{Node: "node01"}, fault.AgentStop{Node: "node03"})
+			suite.Step(c, "node03 is decommissioned while node01's agent is away")
+			Expect(c.Retire(ctx, "node03")).To(Succeed())
+			_, err := c.HealOne(ctx, fault.AgentKill{Node: "node01"})
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(ctx, func() error { return c.KnowsOnly("node01", "node02", "node04") }).
+				WithTimeout(5 * time.Second).Should(Succeed())
+			expectNothingLostBut(ctx, c, "node03")
+		}, SpecTimeout(time.Minute))
+
+	It("of all nodes at once, rebooted, before etcd is back and after",
+		Label("issue:flannel-1244", "fault:reboot"), suite.Red("no-saved-state"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{})
+			before := subnets(c)
+			macs := map[string]string{}
+			for _, n := range c.Nodes() {
+				macs[n] = macOf(c, n)
+			}
+			suite.Inject(ctx, c, fault.EtcdStop{})
+			suite.Step(c, "all nodes are rebooted while etcd is away")
+			for _, n := range c.Nodes() {
+				Expect(c.Reboot(ctx, n)).To(Succeed())
+			}
+			startAll(ctx, c)
+			Expect(subnets(c)).To(Equal(before))
+			for n, mac := range macs {
+				Expect(macOf(c, n)).To(Equal(mac), n)
+			}
+			suite.Step(c, "a pod is made on every node")
+			fresh := addPods(ctx, c, "fresh")
+			Eventually(ctx, func() error { return c.Expect(ctx, harness.Each(fresh, fresh, true)...) }).
+				WithTimeout(10 * time.Second).Should(Succeed())
+			suite.Heal(ctx, c)
+			Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10 * time.Second).
+				Should(Equal(before))
+			Expect(c.Expect(ctx, harness.Each(fresh, fresh, true)...)).To(Succeed())
+		}, SpecTimeout(time.Minute))
+
+	It("takes SIGHUP for a request to look again, not to end", suite.Red("hangup-ends"), func(ctx SpecContext) {
+		c := running(ctx, harness.Options{})
+		agent, err := c.Agent("node02")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(agent.Signal(syscall.SIGHUP)).To(Succeed())
+		Eventually(ctx, func() []string { return agent.Tail(20) }).
+			Should(ContainElement(ContainSubstring("reading everything again")))
+		talkFor(ctx, c, 50)
+		Expect(agent.Running()).To(BeTrue())
+		expectNothingLost(ctx, c)
+	}, SpecTimeout(time.Minute))
+})
+
+// startAll starts every node's agent, as many machines that boot do.
+func startAll(ctx context.Context, c *harness.Cluster) {
+	GinkgoHelper()
+	for _, n := range c.Nodes() {
+		_, err := c.LaunchAgent(ctx, n)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	for _, n := range c.Nodes() {
+		Eventually(ctx, func() (string, error) { return c.SubnetOf(n) }).WithTimeout(10*time.Second).
+			ShouldNot(BeEmpty(), n)
+	}
+	Expect(c.WaitConverged(ctx)).To(Succeed())
+}
