@@ -48,6 +48,9 @@ func (e *Explainer) readCapture(name string, where origin, br *bufio.Reader) (er
 		frames++
 		link, device := linkOf(info.InterfaceIndex)
 		host, dev := splitDevice(device)
+		if dev == "" && link != layers.LinkTypeLinuxSLL && link != layers.LinkTypeLinuxSLL2 {
+			dev = deviceOf(name)
+		}
 		here := where
 		if host != "" {
 			here = origin{host: e.follow.host(host, false)}
@@ -137,7 +140,7 @@ func (e *Explainer) decoded(where origin, p gopacket.Packet, s *Sighting) {
 		switch {
 		case !ok1 || !ok2:
 		case arp.Operation == layers.ARPRequest:
-			e.follow.ask(where, Ask{Device: dev, Asked: asked, Asking: asking})
+			e.follow.ask(where, Ask{Device: dev, Asked: asked, Asking: asking, Sent: s.Out != ""})
 		case arp.Operation == layers.ARPReply:
 			e.follow.ask(where, Ask{Device: dev, Asked: asking, Reply: true})
 		}

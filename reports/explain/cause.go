@@ -60,12 +60,12 @@ func asked(m *machine, addr netip.Addr, dev string) string {
 }
 
 // guess is the cause where no route is listed, so that the next hop is not known: the neighbour is the address
-// itself, or, as flannel does it, another in its subnet.
+// itself, or, as flannel does it, the first one of its subnet.
 func (a *analysis) guess(h *hostInfo, to netip.Addr, dev string) string {
 	m := &h.machine
 	for _, near := range []bool{false, true} {
 		for _, n := range m.neighbours {
-			if bad(n) && (dev == "" || n.dev == dev || n.dev == "") && (n.addr == to || near && sameSubnet(n.addr, to)) {
+			if bad(n) && (dev == "" || n.dev == dev || n.dev == "") && (n.addr == to || near && subnetOf(to) == n.addr) {
 				on := n.dev
 				if on == "" {
 					on = dev
@@ -83,7 +83,7 @@ func (a *analysis) guess(h *hostInfo, to netip.Addr, dev string) string {
 // unanswered finds a who-has in vain: the lowest address of several.
 func unanswered(m *machine, to netip.Addr, dev string, near bool) (best question, found bool) {
 	for q := range m.asked {
-		if m.answered[q.addr] || dev != "" && q.dev != dev || q.addr != to && !(near && sameSubnet(q.addr, to)) {
+		if m.answered[q.addr] || dev != "" && q.dev != dev || q.addr != to && !(near && subnetOf(to) == q.addr) {
 			continue
 		}
 		if c := q.addr.Compare(best.addr); !found || c < 0 || c == 0 && q.dev < best.dev {
@@ -93,17 +93,18 @@ func unanswered(m *machine, to netip.Addr, dev string, near bool) (best question
 	return best, found
 }
 
-// sameSubnet compares what is a node's subnet by default: 24 bits of IPv4, 64 of IPv6.
-func sameSubnet(a, b netip.Addr) bool {
-	if a.Is4() != b.Is4() {
-		return false
-	}
+// subnetOf is the first address of what is a node's subnet by default: 24 bits of IPv4, 64 of IPv6. Flannel gives
+// it to the node's VXLAN device.
+func subnetOf(a netip.Addr) netip.Addr {
 	bits := 24
 	if a.Is6() {
 		bits = 64
 	}
 	p, err := a.Prefix(bits)
-	return err == nil && p.Contains(b)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return p.Addr()
 }
 
 // tunnelCause looks behind a neighbour on a VXLAN device: its link address must have an FDB entry, and that must

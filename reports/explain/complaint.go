@@ -10,6 +10,8 @@ type complaint struct {
 	// host is where it was seen; own says that this machine sent it.
 	host int32
 	own  bool
+	// left and came say that a capture saw it go out, and come in.
+	left, came bool
 	// from and to are the error's addresses.
 	from, to   netip.Addr
 	proto      uint8
@@ -42,7 +44,7 @@ func isError(p *Packet) bool {
 // complain takes in an ICMP error: to the flow it is about, where it tells; else it is kept until all is read.
 func (f *follower) complain(host int32, s *Sighting) {
 	c := complaint{
-		host: host, own: s.Stage == Output || s.In == "lo", from: s.Src, to: s.Dst, proto: s.Proto, kind: s.Type,
+		host: host, own: s.Stage == Output || s.In == "lo", left: s.Stage == Wire && s.Out != "", came: s.In != "", from: s.Src, to: s.Dst, proto: s.Proto, kind: s.Type,
 		code: s.Code, mtu: s.MTU, first: s.At, id: s.ID, count: 1,
 	}
 	if s.Quoted != nil {
@@ -54,7 +56,7 @@ func (f *follower) complain(host int32, s *Sighting) {
 	if !c.quoted.Src.IsValid() {
 		c.quoted.Src = s.Dst
 	}
-	if !c.quoted.Dst.IsValid() || c.quoted.Proto == 0 || isError(&c.quoted) {
+	if !c.quoted.Dst.IsValid() || !named(&c.quoted) {
 		if len(f.loose) < maxLoose {
 			f.loose = addComplaint(f.loose, c, maxLoose)
 		}
@@ -69,6 +71,19 @@ func (f *follower) complain(host int32, s *Sighting) {
 	fl.complaints = addComplaint(fl.complaints, c, maxComplaints)
 }
 
+// named tells whether a quoted packet says enough to know its flow.
+func named(p *Packet) bool {
+	switch p.Proto {
+	case 0:
+		return false
+	case protoTCP, protoUDP:
+		return p.SrcPort != 0 && p.DstPort != 0
+	case protoICMP, protoICMPv6:
+		return p.echo()
+	}
+	return true
+}
+
 // addComplaint adds one, or counts it with those of the same kind: an error shows up on a line for each rule.
 func addComplaint(all []complaint, c complaint, most int) []complaint {
 	for i := range all {
@@ -81,7 +96,7 @@ func addComplaint(all []complaint, c complaint, most int) []complaint {
 			o.count++
 			o.id = c.id
 		}
-		o.own = o.own || c.own
+		o.own, o.left, o.came = o.own || c.own, o.left || c.left, o.came || c.came
 		if o.first.after(c.first) {
 			o.first, o.quoted = c.first, c.quoted
 		}
@@ -165,7 +180,7 @@ const atOnce = 0.5
 func (a *analysis) tell(fl *flow, c *complaint) string {
 	f := a.follow
 	who := c.from.String()
-	own := c.own
+	own := c.own || c.left && !c.came
 	h, known := a.homes[c.from]
 	where := c.host
 	switch {

@@ -72,6 +72,9 @@ func sum(sorted []*tally, total int) string {
 		if total == 1 {
 			return sorted[0].text
 		}
+		if total == 2 {
+			return "both alike: " + sorted[0].text
+		}
 		return fmt.Sprintf("all %d alike: %s", total, sorted[0].text)
 	}
 	const told = 3
@@ -197,11 +200,11 @@ func (a *analysis) exchange(fl *flow, request, reply *packet) (string, rank, int
 	if reply == nil {
 		text := "the request " + a.went(&q, false, false) + a.why(&q, hi)
 		rank := a.fate(&q)
-		if rank >= rankOneWay {
+		if rank >= rankSilent {
 			rank = rankSilent
 			text += ", and no reply was seen"
-			if reason := a.cause(q.leg.host, lo, ""); reason != "" {
-				text += ": " + reason
+			if q.kind != endCame {
+				text += a.noReply(&q, lo, hi)
 			}
 		}
 		return text, rank, request.length
@@ -216,17 +219,33 @@ func (a *analysis) exchange(fl *flow, request, reply *packet) (string, rank, int
 			delivered.kind = endHost
 		}
 	}
-	if q.kind == endSent && r.first.host != q.leg.host || q.kind == endSeen {
+	if q.kind == endSent && r.first.host != q.leg.host || q.kind == endSeen || q.kind == endCame {
 		text := "the request " + a.answered(&q)
 		return a.withReply(text, &q, &r, lo, reply.length)
 	}
 	return a.withReply("the request "+a.went(&delivered, true, false), &q, &r, lo, reply.length)
 }
 
+// noReply says what is against a reply on the machine that saw the request last: the pod cannot be found there, or
+// the way back is missing.
+func (a *analysis) noReply(q *end, lo, hi netip.Addr) string {
+	reason := ""
+	if q.kind == endPod {
+		reason = a.cause(q.leg.host, hi, q.leg.out)
+	}
+	if reason == "" {
+		reason = a.cause(q.leg.host, lo, "")
+	}
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
 // answered is for a request of which not the whole way was seen, but which a reply proves to have arrived.
 func (a *analysis) answered(q *end) string {
 	l := &q.leg
-	if q.kind == endSeen {
+	if q.kind == endSeen || q.kind == endCame {
 		return "was seen on " + seenOn(l) + a.follow.hosts[l.host].name
 	}
 	return "left " + a.follow.hosts[l.host].name + " by " + l.out + " and was answered"

@@ -10,11 +10,12 @@ type endKind int
 
 const (
 	// endDropped: a rule dropped it. endUnrouted: it came in and was neither delivered nor sent on. endSent: it
-	// left a machine and was not seen again. endSeen: a capture saw it, and that is all. endPod and endHost: it
+	// left a machine and was not seen again. endCame: it came in, and was not captured leaving. endSeen: a capture saw it, and that is all. endPod and endHost: it
 	// was handed to a pod's bridge, or to the machine itself. endNone: it was never seen.
 	endDropped endKind = iota
 	endUnrouted
 	endSent
+	endCame
 	endSeen
 	endPod
 	endHost
@@ -76,10 +77,28 @@ func (a *analysis) findHomes() {
 			}
 		}
 	}
+	for i := range a.follow.hosts {
+		for addr := range a.follow.hosts[i].machine.own {
+			made[addr] = home{host: int32(i)}
+		}
+	}
+	for _, fl := range a.follow.order {
+		ownAddresses(fl.complaints, made)
+	}
+	ownAddresses(a.follow.loose, made)
 	for addr, h := range made {
 		went[addr] = h
 	}
 	a.homes = went
+}
+
+// ownAddresses learns from the errors that machines have sent.
+func ownAddresses(all []complaint, made map[netip.Addr]home) {
+	for i := range all {
+		if c := &all[i]; c.own || c.left && !c.came {
+			made[c.from] = home{host: c.host}
+		}
+	}
 }
 
 func (a *analysis) home(legs []leg, src, dst netip.Addr, made, went map[netip.Addr]home) {
@@ -90,7 +109,7 @@ func (a *analysis) home(legs []leg, src, dst netip.Addr, made, went map[netip.Ad
 	switch {
 	case first.local:
 		made[src] = home{host: first.host}
-	case a.follow.podSide(first.host, first.in) || a.follow.podSide(first.host, first.seen):
+	case a.follow.podSide(first.host, first.in):
 		made[src] = home{host: first.host, pod: true}
 	}
 	switch {
@@ -120,7 +139,7 @@ func (a *analysis) learn(p *packet) {
 		g := &p.passages[i]
 		for j := range g.points {
 			t := &g.points[j]
-			if t.stage == Wire || t.table == "" {
+			if t.stage == Wire || t.rule == nil {
 				continue
 			}
 			further := slicesAny(g.points, func(o *point) bool {
@@ -129,7 +148,7 @@ func (a *analysis) learn(p *packet) {
 			// The packet was seen on another machine after this one.
 			beyond := len(legs) > 1 && legs[len(legs)-1].host != g.host && order(t) >= 3
 			if further || beyond {
-				a.passes[a.ruleKey(g.host, t)] = true
+				a.passes[ruleKey{g.host, t.rule}] = true
 			}
 		}
 	}
@@ -145,12 +164,8 @@ func slicesAny(points []point, yes func(*point) bool) bool {
 }
 
 type ruleKey struct {
-	host                     int32
-	table, chain, kind, rule string
-}
-
-func (a *analysis) ruleKey(host int32, t *point) ruleKey {
-	return ruleKey{host, t.table, t.chain, t.kind, t.rule}
+	host int32
+	rule *spoken
 }
 
 // end finds where a packet's way ends. Towards is the machine it should reach in the end, if known.
@@ -185,9 +200,10 @@ func (a *analysis) end(p *packet, dst netip.Addr, towards int32) end {
 			// The trace shows no later hook of any packet: it may just not reach that far.
 			e.kind = endSeen
 		}
-	case a.follow.podSide(l.host, l.seen) && known && h.pod && h.host == l.host:
-		e.kind = endPod
-		e.leg.out = l.seen
+	case (l.in != "" || l.seen != "") && !l.hooked && known && !h.pod && h.host == l.host:
+		e.kind = endHost
+	case l.in != "" && !l.hooked:
+		e.kind = endCame
 	default:
 		e.kind = endSeen
 	}
@@ -200,14 +216,18 @@ func (a *analysis) end(p *packet, dst netip.Addr, towards int32) end {
 // only.
 func (a *analysis) stopped(l *leg) string {
 	t := l.last
-	if t == nil || t.kind == "return" || t.kind == "" || t.drop != "" || a.passes[a.ruleKey(l.host, t)] {
+	if t == nil || t.rule == nil || t.drop != "" || a.passes[ruleKey{l.host, t.rule}] {
+		return ""
+	}
+	rule := t.rule
+	if rule.kind == "return" || rule.kind == "" {
 		return ""
 	}
 	hooks := a.follow.hosts[l.host].hooks
 	var later []Stage
 	switch t.stage {
 	case PreRouting:
-		if t.kind == "rule" {
+		if rule.kind == "rule" {
 			// A policy there is hardly ever changed, and routing may have refused the packet.
 			later = []Stage{Forward, Input}
 		}
@@ -217,17 +237,17 @@ func (a *analysis) stopped(l *leg) string {
 	for _, stage := range later {
 		for _, table := range []string{"mangle", "nat"} {
 			if hooks[hookTable{stage, table}] && (table != "nat" || l.newest) {
-				return ruleWords(t)
+				return ruleWords(rule)
 			}
 		}
-		if stage != PostRouting && hooks[hookTable{stage, "filter"}] && t.table == "raw" {
-			return ruleWords(t)
+		if stage != PostRouting && hooks[hookTable{stage, "filter"}] && rule.table == "raw" {
+			return ruleWords(rule)
 		}
 	}
 	return ""
 }
 
-func ruleWords(t *point) string {
+func ruleWords(t *spoken) string {
 	where := "chain " + t.chain + " of table " + t.table
 	if t.kind == "policy" {
 		return "the policy of " + where

@@ -78,7 +78,7 @@ func (e *Explainer) read(name, host string, guessed bool, r io.Reader) error {
 
 // readText reads lines until the end.
 func (e *Explainer) readText(name string, where origin, br *bufio.Reader) error {
-	text := textReader{follow: e.follow, file: where, here: where}
+	text := textReader{follow: e.follow, file: where, here: where, dump: dumpReader{device: deviceOf(name)}}
 	opening, _ := br.Peek(512)
 	binaryFile := bytes.IndexByte(opening, 0) >= 0
 	var lines, long, understood int

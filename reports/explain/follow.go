@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"net/netip"
 	"strconv"
+	"strings"
 	"unicode"
 )
 
 // sampled is how many exchanges of one flow are followed. Of a flow with more, these are followed through every
 // input, because they are chosen by a hash of what identifies them and not by when they come; the others are only
 // counted, by the density of the hashes.
-const sampled = 1024
+const sampled = 512
 
 // maxFlows is how many flows are followed. Further ones are counted.
 const maxFlows = 50_000
@@ -26,6 +27,7 @@ type follower struct {
 	order     []*flow
 	loose     []complaint
 	strings   map[string]string
+	rules     map[spoken]*spoken
 	sightings int
 	overflow  int
 	longLines int
@@ -78,7 +80,8 @@ type exchange struct {
 }
 
 func newFollower() *follower {
-	return &follower{byName: map[string]int32{}, flows: map[flowKey]*flow{}, strings: map[string]string{}}
+	return &follower{byName: map[string]int32{}, flows: map[flowKey]*flow{}, strings: map[string]string{},
+		rules: map[spoken]*spoken{}}
 }
 
 // host numbers a machine.
@@ -104,18 +107,32 @@ func (f *follower) intern(s string) string {
 	if known, ok := f.strings[s]; ok {
 		return known
 	}
-	key, clean := string([]byte(s)), s
+	clean := s
 	for _, r := range s {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
 			clean = strconv.QuoteToASCII(s)
 			break
 		}
 	}
-	clean = string([]byte(clean))
+	clean = strings.Clone(clean)
 	if len(f.strings) < maxStrings {
-		f.strings[key] = clean
+		f.strings[strings.Clone(s)] = clean
 	}
 	return clean
+}
+
+// spoke keeps one copy of a rule's place.
+func (f *follower) spoke(s *Sighting) *spoken {
+	key := spoken{s.Table, s.Chain, s.Kind, s.Rule}
+	if known, ok := f.rules[key]; ok {
+		return known
+	}
+	known := &spoken{f.intern(s.Table), f.intern(s.Chain), f.intern(s.Kind), f.intern(shortRule(s.Rule))}
+	if len(f.rules) < maxStrings {
+		key = spoken{strings.Clone(s.Table), strings.Clone(s.Chain), strings.Clone(s.Kind), strings.Clone(s.Rule)}
+		f.rules[key] = known
+	}
+	return known
 }
 
 // ask takes in an ARP packet.
@@ -124,6 +141,9 @@ func (f *follower) ask(w origin, a Ask) {
 	if a.Reply {
 		m.answer(a.Asked)
 		return
+	}
+	if a.Sent && a.Asking.IsValid() {
+		m.owns(a.Asking)
 	}
 	m.ask(question{dev: f.intern(a.Device), addr: a.Asked}, 1)
 }
@@ -137,9 +157,9 @@ func (f *follower) see(w origin, s *Sighting) {
 		return
 	}
 	s.In, s.Out, s.Port, s.Device = f.intern(s.In), f.intern(s.Out), f.intern(s.Port), f.intern(s.Device)
-	s.Table, s.Chain, s.Kind = f.intern(s.Table), f.intern(s.Chain), f.intern(s.Kind)
-	s.Rule, s.Drop = f.intern(shortRule(s.Rule)), f.intern(s.Drop)
-	if at := (hookTable{s.Stage, s.Table}); s.Stage != Wire && s.Stage != anyStage && !h.hooks[at] {
+	s.Drop = f.intern(s.Drop)
+	rule := f.spoke(s)
+	if at := (hookTable{s.Stage, rule.table}); s.Stage != Wire && s.Stage != anyStage && !h.hooks[at] {
 		h.hooks[at] = true
 	}
 	if s.Port != "" && !h.bridges[s.In] {
@@ -158,7 +178,7 @@ func (f *follower) see(w origin, s *Sighting) {
 		fl.began = int8(direction) + 1
 	}
 	if ex := fl.exchange(exchangeKey(&s.Packet, direction), s.Seq); ex != nil {
-		ex.packet(direction, &s.Packet).see(w.host, s)
+		ex.packet(direction, &s.Packet).see(w.host, s, rule)
 	}
 }
 

@@ -17,7 +17,7 @@ var hooks = map[string]Stage{
 //	TRACE: raw:PREROUTING:policy:2 IN=cni0 OUT= MAC=… SRC=172.16.0.7 DST=172.16.3.12 LEN=84 … PROTO=ICMP TYPE=8 …
 //
 // The host is empty where the line does not name it.
-func parseTrace(line string) (s Sighting, host string, ok bool) {
+func (c *clock) parseTrace(line string) (s Sighting, host string, ok bool) {
 	i := strings.Index(line, "TRACE: ")
 	if i < 0 {
 		return s, "", false
@@ -35,7 +35,7 @@ func parseTrace(line string) (s Sighting, host string, ok bool) {
 	s.Table, s.Kind, s.Rule = parts[0], parts[n-2], parts[n-1]
 	s.Chain = strings.Join(parts[1:n-2], ":")
 	outside, quoted := rest, ""
-	if open := strings.IndexByte(rest, '['); open >= 0 {
+	if open := strings.Index(rest, "[SRC="); open >= 0 {
 		outside = rest[:open]
 		inside, after, closed := strings.Cut(rest[open+1:], "]")
 		quoted = inside
@@ -57,7 +57,7 @@ func parseTrace(line string) (s Sighting, host string, ok bool) {
 		}
 	}
 	s.Stage = stageOf(&s)
-	host, s.At = prefix(line[:i])
+	host, s.At = c.prefix(line[:i])
 	return s, host, true
 }
 

@@ -15,6 +15,8 @@ type machine struct {
 	entries    []entry
 	asked      map[question]int
 	answered   map[netip.Addr]bool
+	// own are addresses that the machine was seen asking from.
+	own map[netip.Addr]bool
 }
 
 // neighbour is a line of `ip neigh`.
@@ -198,6 +200,9 @@ func (m *machine) merge(o *machine) {
 	for a := range o.answered {
 		m.answer(a)
 	}
+	for a := range o.own {
+		m.owns(a)
+	}
 }
 
 func (m *machine) ask(q question, n int) {
@@ -206,6 +211,15 @@ func (m *machine) ask(q question, n int) {
 	}
 	if _, have := m.asked[q]; have || len(m.asked) < maxListed {
 		m.asked[q] += n
+	}
+}
+
+func (m *machine) owns(a netip.Addr) {
+	if m.own == nil {
+		m.own = map[netip.Addr]bool{}
+	}
+	if len(m.own) < maxListed {
+		m.own[a] = true
 	}
 }
 

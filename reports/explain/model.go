@@ -146,4 +146,6 @@ type Ask struct {
 	Device        string
 	Asked, Asking netip.Addr
 	Reply         bool
+	// Sent says that the machine that captured it sent it.
+	Sent bool
 }

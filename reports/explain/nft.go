@@ -3,6 +3,7 @@ package explain
 import (
 	"encoding/hex"
 	"net/netip"
+	"regexp"
 	"strings"
 )
 
@@ -21,6 +22,8 @@ type nftReader struct {
 	open map[string]Sighting
 	ring [nftOpen]string
 	next int
+
+	clock clock
 }
 
 // line returns what the line adds: the packet at a chain, now perhaps with the rule that dropped it. A line that is
@@ -40,7 +43,7 @@ func (n *nftReader) line(line string) (s Sighting, host string, ok bool) {
 	default:
 		return s, "", false
 	}
-	host, at := prefix(line[:i])
+	host, at := n.clock.prefix(line[:i])
 	switch words[6] {
 	case "packet:":
 		s = nftPacket(words[7:])
@@ -59,7 +62,7 @@ func (n *nftReader) line(line string) (s Sighting, host string, ok bool) {
 		known.Kind, known.At = words[6], at
 		// A rule is told with its own chain, which may be one that the hook's chain has jumped to.
 		known.Table, known.Chain = family+" "+table, chain
-		what := strings.Join(words[7:], " ")
+		what := counters.ReplaceAllString(strings.Join(words[7:], " "), "counter")
 		known.Rule = what
 		if strings.HasSuffix(what, "(verdict drop)") || words[6] != "rule" && strings.HasPrefix(what, "drop") {
 			known.Drop = nftDrop(words[6], strings.TrimSpace(strings.TrimSuffix(what, "(verdict drop)")), family,
@@ -69,6 +72,9 @@ func (n *nftReader) line(line string) (s Sighting, host string, ok bool) {
 	}
 	return s, "", false
 }
+
+// counters are taken out of a rule's text, so that one rule is one rule whenever it speaks.
+var counters = regexp.MustCompile(`counter packets \d+ bytes \d+`)
 
 func nftDrop(kind, rule, family, table, chain string) string {
 	where := "chain " + chain + " of table " + family + " " + table

@@ -6,9 +6,24 @@ import (
 	"time"
 )
 
+// clock remembers the last time of day it has read: a log has many lines in one second.
+type clock struct {
+	stamp string
+	day   int32
+	wall  float64
+}
+
+func (c *clock) read(stamp string) (int32, float64) {
+	if stamp != c.stamp {
+		c.day, c.wall = wall(stamp)
+		c.stamp = strings.Clone(stamp)
+	}
+	return c.day, c.wall
+}
+
 // prefix reads what stands before the kernel's words in a log line: syslog in its old and its RFC 5424-like form,
 // journalctl, dmesg with and without -T. The host is empty where the line does not name it.
-func prefix(s string) (host string, at Time) {
+func (c *clock) prefix(s string) (host string, at Time) {
 	at = unknown
 	stamp := s
 	if i := strings.Index(s, " kernel:"); i >= 0 {
@@ -21,8 +36,7 @@ func prefix(s string) (host string, at Time) {
 		}
 		s = s[i+len(" kernel:"):]
 	}
-	stamp = strings.TrimSpace(stamp)
-	at.Day, at.Wall = wall(stamp)
+	at.Day, at.Wall = c.read(strings.TrimSpace(stamp))
 	if i := strings.IndexByte(s, '['); i >= 0 {
 		if j := strings.IndexByte(s[i:], ']'); j > 0 {
 			inner := strings.TrimSpace(s[i+1 : i+j])

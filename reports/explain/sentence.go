@@ -21,6 +21,8 @@ func (a *analysis) fate(e *end) rank {
 			return rankGone
 		}
 		return rankOneWay
+	case endCame:
+		return rankSilent
 	case endSeen, endNone:
 		return rankOneWay
 	default:
@@ -62,8 +64,13 @@ func (a *analysis) went(e *end, answered, many bool) string {
 		return was + "handed to the pods' side of " + host + " by " + l.out
 	case endHost:
 		return was + "delivered to " + host + " itself"
+	case endCame:
+		return "came in on " + host + " by " + l.in + " and was not captured leaving"
 	case endSeen:
-		return was + "last seen on " + seenOn(l) + host
+		if e.hops > 1 {
+			return was + "last seen on " + seenOn(l) + host + inTunnel(l)
+		}
+		return was + "seen on " + seenOn(l) + host + inTunnel(l)
 	default:
 		return was + "never seen"
 	}
@@ -77,6 +84,13 @@ func seenOn(l *leg) string {
 		return l.in + " of "
 	}
 	return ""
+}
+
+func inTunnel(l *leg) string {
+	if l.tunnel == nil {
+		return ""
+	}
+	return " (VXLAN from " + l.tunnel.outer.Src.String() + " to " + l.tunnel.outer.Dst.String() + ")"
 }
 
 func (a *analysis) sent(e *end, was string) string {
@@ -131,6 +145,14 @@ func (a *analysis) why(e *end, to netip.Addr) string {
 		reason = a.cause(l.host, to, l.out)
 	case endUnrouted:
 		reason = a.cause(l.host, to, "")
+	case endCame:
+		// The machine's own addresses are in no listing of routes: what has no route there may be one.
+		if m := &a.follow.hosts[l.host].machine; len(m.routes) > 0 {
+			if _, ok := m.lookup(to); !ok {
+				return ""
+			}
+		}
+		reason = a.cause(l.host, to, "")
 	}
 	if reason == "" {
 		return ""
@@ -156,9 +178,11 @@ func (a *analysis) path(what string, p *packet) string {
 		case l.out != "":
 			way = "→ " + l.out
 		case l.in != "":
-			way = l.in + " →"
+			way = "in by " + l.in
+		case l.seen != "":
+			way = "on " + l.seen
 		default:
-			way = l.seen
+			way = "captured"
 		}
 		if l.port != "" {
 			way = l.port + ", " + way

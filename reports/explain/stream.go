@@ -41,10 +41,10 @@ func (a *analysis) stream(fl *flow) Finding {
 	switch {
 	case said[0] == "" && said[1] == "":
 		f.Sentence = "no packet of it was seen"
-	case said[1] == "" && !fl.carrier && ranks[0] >= rankOneWay:
+	case said[1] == "" && !fl.carrier && ranks[0] >= rankSilent:
 		f.Sentence = said[0] + ", and no answer was seen"
 		if fl.key.proto == protoTCP {
-			f.rank = rankSilent
+			f.rank = min(f.rank, rankSilent)
 		} else {
 			f.rank = min(f.rank, rankOneWay)
 		}
@@ -71,10 +71,7 @@ func (a *analysis) wayBack(fl *flow, forward int) string {
 			if e.kind == endNone {
 				continue
 			}
-			if reason := a.cause(e.leg.host, src, ""); reason != "" {
-				return ": " + reason
-			}
-			return ""
+			return a.noReply(&e, src, dst)
 		}
 	}
 	return ""
@@ -138,15 +135,14 @@ func (fl *flow) protocol() string {
 
 // direction groups one direction's packets by their ends.
 func (a *analysis) direction(fl *flow, direction int) (sorted []*tally, total int, flags uint8) {
-	src, dst := fl.key.lo, fl.key.hi
+	dst := fl.key.hi
 	if direction == 1 {
-		src, dst = dst, src
+		dst = fl.key.lo
 	}
 	towards := int32(-1)
 	if h, ok := a.homes[dst]; ok {
 		towards = h.host
 	}
-	_ = src
 	tallies := map[string]*tally{}
 	for _, ex := range a.ordered(fl) {
 		for _, p := range ex.packets[direction] {

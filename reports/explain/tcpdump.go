@@ -340,7 +340,7 @@ func (d *dumpReader) arp(what string) ([]dumped, bool) {
 		if !ok || err1 != nil || err2 != nil {
 			return nil, false
 		}
-		return []dumped{{ask: &Ask{Device: d.dev, Asked: a, Asking: b}}}, true
+		return []dumped{{ask: &Ask{Device: d.dev, Asked: a, Asking: b, Sent: d.dir == "Out"}}}, true
 	}
 	if before, _, ok := strings.Cut(what, " is-at "); ok {
 		a, err := netip.ParseAddr(before[strings.LastIndexByte(before, ' ')+1:])

@@ -19,11 +19,12 @@ type textReader struct {
 	file, here origin
 	nft        nftReader
 	dump       dumpReader
+	clock      clock
 }
 
 // line takes in one line; false where it is none of any format.
 func (t *textReader) line(line string) bool {
-	if s, host, ok := parseTrace(line); ok {
+	if s, host, ok := t.clock.parseTrace(line); ok {
 		t.follow.see(t.from(host), &s)
 		return true
 	}
@@ -120,13 +121,27 @@ var notHosts = map[string]bool{
 	"dmesg": true, "messages": true, "iptables": true,
 }
 
+// devicesIn finds a device's name in that of a file.
+var devicesIn = regexp.MustCompile(`(?:^|[-_. ])((?:flannel\.|eth|ens|eno|enp\d+s|cni|cbr|docker|vxlan|bond|veth|cali)` +
+	`[0-9a-f]+|any)(?:[-_. ]|$)`)
+
+// deviceOf guesses the device of a capture from the name of its file: "node04-flannel.1.pcap"; empty if none.
+func deviceOf(file string) string {
+	m := devicesIn.FindStringSubmatch(filepath.Base(file))
+	if m == nil || m[1] == "any" {
+		return ""
+	}
+	return m[1]
+}
+
 // HostOf guesses a machine's name from that of a file: "traces/node04-neigh.txt" is of node04.
 func HostOf(file string) string {
 	if file == "-" || file == "standard input" {
 		return "standard input"
 	}
 	base := filepath.Base(file)
-	words := strings.FieldsFunc(base, func(r rune) bool { return r == '-' || r == '_' || r == '.' || r == ' ' })
+	bare := devicesIn.ReplaceAllString(base, ".")
+	words := strings.FieldsFunc(bare, func(r rune) bool { return r == '-' || r == '_' || r == '.' || r == ' ' })
 	var kept []string
 	for _, w := range words {
 		if !notHosts[strings.ToLower(w)] {

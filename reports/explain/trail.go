@@ -30,11 +30,13 @@ type point struct {
 	stage           Stage
 	in, out, device string
 	first, last     Time
-	table, chain    string
-	kind, rule      string
+	rule            *spoken
 	drop            string
 	outer           *Outer
 }
+
+// spoken is a rule or a policy that a trace names.
+type spoken struct{ table, chain, kind, rule string }
 
 // maxPassages and maxPoints bound what one packet may take, against loops and nonsense.
 const (
@@ -43,7 +45,7 @@ const (
 )
 
 // see adds a sighting. Sightings may come in any order.
-func (p *packet) see(host int32, s *Sighting) {
+func (p *packet) see(host int32, s *Sighting, rule *spoken) {
 	g := p.passage(host, s.TTL)
 	if s.Port != "" {
 		g.port = s.Port
@@ -68,7 +70,7 @@ func (p *packet) see(host int32, s *Sighting) {
 	}
 	if !t.last.after(s.At) {
 		t.last = s.At
-		t.table, t.chain, t.kind, t.rule = s.Table, s.Chain, s.Kind, s.Rule
+		t.rule = rule
 	}
 }
 
