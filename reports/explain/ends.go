@@ -9,10 +9,11 @@ import (
 type endKind int
 
 const (
-	// endDropped: a rule dropped it. endUnrouted: it came in and was neither delivered nor sent on. endSent: it
+	// endDropped: a rule dropped it. endLoop: machines sent it round and round. endUnrouted: it came in and was neither delivered nor sent on. endSent: it
 	// left a machine and was not seen again. endCame: it came in, and was not captured leaving. endSeen: a capture saw it, and that is all. endPod and endHost: it
 	// was handed to a pod's bridge, or to the machine itself. endNone: it was never seen.
 	endDropped endKind = iota
+	endLoop
 	endUnrouted
 	endSent
 	endCame
@@ -188,6 +189,8 @@ func (a *analysis) end(p *packet, dst netip.Addr, towards int32) end {
 		e.kind, e.rule = endDropped, l.drop
 	case a.stopped(&l) != "":
 		e.kind, e.rule = endDropped, a.stopped(&l)
+	case circles(legs):
+		e.kind = endLoop
 	case l.delivered || l.out == "lo":
 		e.kind = endHost
 	case a.follow.podSide(l.host, l.out):
@@ -208,6 +211,17 @@ func (a *analysis) end(p *packet, dst netip.Addr, towards int32) end {
 		e.kind = endSeen
 	}
 	return e
+}
+
+// circles tells a packet that one machine has sent on three times.
+func circles(legs []leg) bool {
+	times := map[int32]int{}
+	for i := range legs {
+		if times[legs[i].host]++; times[legs[i].host] == 3 {
+			return true
+		}
+	}
+	return false
 }
 
 // stopped tells the rule at which iptables' trace of a packet ends although more of its way was to come. The

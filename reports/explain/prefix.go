@@ -65,7 +65,7 @@ func wall(stamp string) (int32, float64) {
 		return 0, -1
 	}
 	date := strings.TrimRight(stamp[:i-2], " T")
-	if len(date) >= 10 && date[4] == '-' || len(date) == 10 {
+	if len(date) >= 10 {
 		if d, err := time.Parse(time.DateOnly, date[len(date)-10:]); err == nil {
 			return int32(d.Unix() / 86400), seconds
 		}

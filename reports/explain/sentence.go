@@ -11,7 +11,7 @@ func (a *analysis) fate(e *end) rank {
 	switch e.kind {
 	case endDropped:
 		return rankDropped
-	case endUnrouted:
+	case endUnrouted, endLoop:
 		return rankLost
 	case endSent:
 		if e.next >= 0 && a.follow.hosts[e.next].traced {
@@ -52,6 +52,8 @@ func (a *analysis) went(e *end, answered, many bool) string {
 	switch e.kind {
 	case endDropped:
 		return was + "dropped on " + host + " by " + e.rule
+	case endLoop:
+		return fmt.Sprintf("went in a circle and was last seen on %s (%d passages)", host, e.hops)
 	case endUnrouted:
 		return fmt.Sprintf("came in on %s by %s and went no further: no route, a failed reverse-path check, or "+
 			"forwarding is off", host, l.in)
