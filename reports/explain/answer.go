@@ -114,7 +114,8 @@ func (a *Answer) Text(most int) string {
 		fmt.Fprintf(&b, "… and %d flows more, %d of them in trouble\n", len(rest), troubled)
 	}
 	if len(a.Findings) == 0 {
-		b.WriteString("Only packets of the links' own housekeeping, such as neighbour discovery: nothing to follow.\n")
+		b.WriteString("Only packets of the links' own housekeeping, such as neighbour discovery: nothing to " +
+			"follow.\n")
 	}
 	fmt.Fprintf(&b, "\nread: packets seen %d times, %s, on %s\n", a.Sightings, counted(len(a.Findings), "flow"),
 		strings.Join(a.Machines, ", "))

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// traceLog writes kernel logs as two machines would: pings between pods, each request and reply on its 26 lines,
-// round-robin over so many flows, until there are so many lines. Every hundredth reply is lost.
+// traceLog writes kernel logs as two machines would: pings between pods, each request and reply on its 26
+// lines, round-robin over so many flows, until there are so many lines. Every hundredth reply is lost.
 func traceLog(w io.Writer, lines, flows int) {
 	b := bufio.NewWriter(w)
 	defer b.Flush()
@@ -47,8 +47,10 @@ func traceLog(w io.Writer, lines, flows int) {
 					ttl--
 				}
 				dev := map[string]string{"": "", "a": [2]string{"cni0", "flannel.1"}[h], "b": [2]string{"flannel.1", "cni0"}[h]}
-				line(host, i*1000+k, at.position, "IN="+dev[at.in]+" OUT="+dev[at.out]+" MAC=0a:58:ac:10:00:01:0a:58:ac:10:00:07:08:00",
-					fmt.Sprintf("SRC=%s DST=172.16.200.12 LEN=84 TOS=0x00 PREC=0x00 TTL=%d ID=%d DF PROTO=ICMP TYPE=8 CODE=0 ID=%d SEQ=%d",
+				line(host, i*1000+k, at.position, "IN="+dev[at.in]+" OUT="+dev[at.out]+" "+
+					"MAC=0a:58:ac:10:00:01:0a:58:ac:10:00:07:08:00",
+					fmt.Sprintf("SRC=%s DST=172.16.200.12 LEN=84 TOS=0x00 PREC=0x00 TTL=%d ID=%d DF PROTO=ICMP TYPE=8 "+
+						"CODE=0 ID=%d SEQ=%d",
 						pod, ttl, i%65536, 492+flow/20000, seq%65536))
 			}
 		}
@@ -62,8 +64,10 @@ func traceLog(w io.Writer, lines, flows int) {
 					ttl--
 				}
 				dev := map[string]string{"": "", "b": [2]string{"cni0", "flannel.1"}[h], "a": [2]string{"flannel.1", "cni0"}[h]}
-				line(host, i*1000+100+k, at.position, "IN="+dev[at.in]+" OUT="+dev[at.out]+" MAC=0a:58:ac:10:00:01:0a:58:ac:10:00:07:08:00",
-					fmt.Sprintf("SRC=172.16.200.12 DST=%s LEN=84 TOS=0x00 PREC=0x00 TTL=%d ID=%d PROTO=ICMP TYPE=0 CODE=0 ID=%d SEQ=%d",
+				line(host, i*1000+100+k, at.position, "IN="+dev[at.in]+" OUT="+dev[at.out]+" "+
+					"MAC=0a:58:ac:10:00:01:0a:58:ac:10:00:07:08:00",
+					fmt.Sprintf("SRC=172.16.200.12 DST=%s LEN=84 TOS=0x00 PREC=0x00 TTL=%d ID=%d PROTO=ICMP TYPE=0 "+
+						"CODE=0 ID=%d SEQ=%d",
 						pod, ttl, (i+9)%65536, 492+flow/20000, seq%65536))
 			}
 		}
@@ -117,7 +121,8 @@ func held(tb testing.TB, lines, flows int) int64 {
 	return after - before
 }
 
-// burnt is the processor time that this process has used: what else the machine does is not the reader's fault.
+// burnt is the processor time that this process has used: what else the machine does is not the reader's
+// fault.
 func burnt(tb testing.TB) time.Duration {
 	tb.Helper()
 	var u unix.Rusage
@@ -145,7 +150,8 @@ func BenchmarkMillionLines(b *testing.B) {
 	}
 }
 
-// TestMemoryIsConstantPerFlow reads a flow of 1,500 exchanges and one of 6,000: the second may not hold more.
+// TestMemoryIsConstantPerFlow reads a flow of 1,500 exchanges and one of 6,000: the second may not hold
+// more.
 func TestMemoryIsConstantPerFlow(t *testing.T) {
 	short, long := held(t, 26*1_500, 1), held(t, 26*6_000, 1)
 	const slack = 1 << 20

@@ -20,8 +20,8 @@ type captureSource interface {
 	ReadPacketData() ([]byte, gopacket.CaptureInfo, error)
 }
 
-// maxFrame is how long a captured frame may be, in bytes, where a pcap does not say so. Wireshark's limit is the
-// same.
+// maxFrame is how long a captured frame may be, in bytes, where a pcap does not say so. Wireshark's limit
+// is the same.
 const maxFrame = 256 << 10
 
 // readCapture reads a pcap or pcapng file. One that is cut off counts as far as it goes.
@@ -63,8 +63,8 @@ func (e *Explainer) readCapture(name string, where origin, br *bufio.Reader) (er
 	return nil
 }
 
-// splitDevice reads an interface's name. Where several machines are captured into one file, the machine stands
-// before the device: "node04 flannel.1", "node04/flannel.1" or "node04:flannel.1".
+// splitDevice reads an interface's name. Where several machines are captured into one file, the machine
+// stands before the device: "node04 flannel.1", "node04/flannel.1" or "node04:flannel.1".
 func splitDevice(name string) (host, device string) {
 	if i := strings.IndexAny(name, " /:"); i > 0 && isHostName(name[:i]) {
 		return name[:i], name[i+1:]
@@ -238,7 +238,8 @@ func transport(p gopacket.Packet, out *Packet) {
 	}
 }
 
-// quoted decodes the packet inside an ICMP error. It is cut off after some bytes, which is no mistake of its own.
+// quoted decodes the packet inside an ICMP error. It is cut off after some bytes, which is no mistake of
+// its own.
 func quoted(raw []byte, first gopacket.LayerType) *Packet {
 	q := &Packet{ID: -1}
 	p := gopacket.NewPacket(raw, first, gopacket.DecodeOptions{NoCopy: true})

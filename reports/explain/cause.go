@@ -6,8 +6,8 @@ import (
 )
 
 // cause says what the listings of a machine, and the questions asked on its links, have against reaching an
-// address from there; dev is the device to which packets were seen routed, empty where that was not seen. It is
-// empty when there is nothing against it, or nothing was listed.
+// address from there; dev is the device to which packets were seen routed, empty where that was not seen.
+// It is empty when there is nothing against it, or nothing was listed.
 func (a *analysis) cause(host int32, to netip.Addr, dev string) string {
 	h := &a.follow.hosts[host]
 	m := &h.machine
@@ -59,13 +59,14 @@ func asked(m *machine, addr netip.Addr, dev string) string {
 	return fmt.Sprintf(" (%d who-has were not answered)", n)
 }
 
-// guess is the cause where no route is listed, so that the next hop is not known: the neighbour is the address
-// itself, or, as flannel does it, the first one of its subnet.
+// guess is the cause where no route is listed, so that the next hop is not known: the neighbour is the
+// address itself, or, as flannel does it, the first one of its subnet.
 func (a *analysis) guess(h *hostInfo, to netip.Addr, dev string) string {
 	m := &h.machine
 	for _, near := range []bool{false, true} {
 		for _, n := range m.neighbours {
-			if bad(n) && (dev == "" || n.dev == dev || n.dev == "") && (n.addr == to || near && subnetOf(to) == n.addr) {
+			here := dev == "" || n.dev == dev || n.dev == ""
+			if bad(n) && here && (n.addr == to || near && subnetOf(to) == n.addr) {
 				on := n.dev
 				if on == "" {
 					on = dev
@@ -93,8 +94,8 @@ func unanswered(m *machine, to netip.Addr, dev string, near bool) (best question
 	return best, found
 }
 
-// subnetOf is the first address of what is a node's subnet by default: 24 bits of IPv4, 64 of IPv6. Flannel gives
-// it to the node's VXLAN device.
+// subnetOf is the first address of what is a node's subnet by default: 24 bits of IPv4, 64 of IPv6. Flannel
+// gives it to the node's VXLAN device.
 func subnetOf(a netip.Addr) netip.Addr {
 	bits := 24
 	if a.Is6() {
@@ -107,8 +108,8 @@ func subnetOf(a netip.Addr) netip.Addr {
 	return p.Addr()
 }
 
-// tunnelCause looks behind a neighbour on a VXLAN device: its link address must have an FDB entry, and that must
-// name the machine on which the address lives.
+// tunnelCause looks behind a neighbour on a VXLAN device: its link address must have an FDB entry, and that
+// must name the machine on which the address lives.
 func (a *analysis) tunnelCause(h *hostInfo, n neighbour, to netip.Addr, dev string) string {
 	lists, tunnels := false, false
 	for _, e := range h.machine.entries {

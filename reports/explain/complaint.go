@@ -41,10 +41,12 @@ func isError(p *Packet) bool {
 	return false
 }
 
-// complain takes in an ICMP error: to the flow it is about, where it tells; else it is kept until all is read.
+// complain takes in an ICMP error: to the flow it is about, where it tells; else it is kept until all is
+// read.
 func (f *follower) complain(host int32, s *Sighting) {
 	c := complaint{
-		host: host, own: s.Stage == Output || s.In == "lo", left: s.Stage == Wire && s.Out != "", came: s.In != "", from: s.Src, to: s.Dst, proto: s.Proto, kind: s.Type,
+		host: host, own: s.Stage == Output || s.In == "lo", left: s.Stage == Wire && s.Out != "",
+		came: s.In != "", from: s.Src, to: s.Dst, proto: s.Proto, kind: s.Type,
 		code: s.Code, mtu: s.MTU, first: s.At, id: s.ID, count: 1,
 	}
 	if s.Quoted != nil {
@@ -84,7 +86,8 @@ func named(p *Packet) bool {
 	return true
 }
 
-// addComplaint adds one, or counts it with those of the same kind: an error shows up on a line for each rule.
+// addComplaint adds one, or counts it with those of the same kind: an error shows up on a line for each
+// rule.
 func addComplaint(all []complaint, c complaint, most int) []complaint {
 	for i := range all {
 		o := &all[i]
@@ -169,11 +172,14 @@ func (c *complaint) words() (says, means string) {
 
 // unresolved tells the errors that a machine sends when it cannot find a neighbour's address.
 func (c *complaint) unresolved() bool {
-	return c.proto == protoICMP && c.kind == 3 && c.code == 1 || c.proto == protoICMPv6 && c.kind == 1 && c.code == 3
+	if c.proto == protoICMPv6 {
+		return c.kind == 1 && c.code == 3
+	}
+	return c.kind == 3 && c.code == 1
 }
 
-// atOnce is the time in seconds below which "host unreachable" is not the end of a search for a neighbour: Linux
-// asks three times, a second apart (net/ipv4/arp.c, neigh_probe; sysctl retrans_time_ms).
+// atOnce is the time in seconds below which "host unreachable" is not the end of a search for a neighbour:
+// Linux asks three times, a second apart (net/ipv4/arp.c, neigh_probe; sysctl retrans_time_ms).
 const atOnce = 0.5
 
 // tell renders a complaint as the end of a sentence.
@@ -206,7 +212,8 @@ func (a *analysis) tell(fl *flow, c *complaint) string {
 	if c.count > 1 {
 		times = fmt.Sprintf(", %d times", c.count)
 	}
-	text := fmt.Sprintf("%s%s told %s “%s” (ICMP type %d code %d%s)", later, who, whom, says, c.kind, c.code, times)
+	text := fmt.Sprintf("%s%s told %s “%s” (ICMP type %d code "+
+		"%d%s)", later, who, whom, says, c.kind, c.code, times)
 	switch {
 	case means == "":
 	case c.unresolved() && timed && wait < atOnce:

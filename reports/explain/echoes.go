@@ -118,7 +118,8 @@ func lengths(sorted []*tally) string {
 	if lost == 0 || fine == 0 || lost <= fine {
 		return ""
 	}
-	return fmt.Sprintf("those lost have %d bytes or more, those not lost %d or less, which points to an MTU", lost, fine)
+	return fmt.Sprintf("those lost have %d bytes or more, those not lost %d or less, which points to an "+
+		"MTU", lost, fine)
 }
 
 // pairs joins requests to replies, in the order of time where an exchange was repeated.
@@ -172,7 +173,10 @@ func before(q, r *packet) bool {
 	for i := range q.passages {
 		for j := range r.passages {
 			x, y := &q.passages[i], &r.passages[j]
-			if x.host == y.host && len(x.points) > 0 && len(y.points) > 0 && y.points[0].first.after(x.points[0].first) {
+			if x.host != y.host || len(x.points) == 0 || len(y.points) == 0 {
+				continue
+			}
+			if y.points[0].first.after(x.points[0].first) {
 				return true
 			}
 		}
@@ -226,8 +230,8 @@ func (a *analysis) exchange(fl *flow, request, reply *packet) (string, rank, int
 	return a.withReply("the request "+a.went(&delivered, true, false), &q, &r, lo, reply.length)
 }
 
-// noReply says what is against a reply on the machine that saw the request last: the pod cannot be found there, or
-// the way back is missing.
+// noReply says what is against a reply on the machine that saw the request last: the pod cannot be found
+// there, or the way back is missing.
 func (a *analysis) noReply(q *end, lo, hi netip.Addr) string {
 	reason := ""
 	if q.kind == endPod {

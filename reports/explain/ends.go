@@ -9,9 +9,10 @@ import (
 type endKind int
 
 const (
-	// endDropped: a rule dropped it. endLoop: machines sent it round and round. endUnrouted: it came in and was neither delivered nor sent on. endSent: it
-	// left a machine and was not seen again. endCame: it came in, and was not captured leaving. endSeen: a capture saw it, and that is all. endPod and endHost: it
-	// was handed to a pod's bridge, or to the machine itself. endNone: it was never seen.
+	// endDropped: a rule dropped it. endLoop: machines sent it round and round. endUnrouted: it came in and
+	// was neither delivered nor sent on. endSent: it left a machine and was not seen again. endCame: it came
+	// in, and was not captured leaving. endSeen: a capture saw it, and that is all. endPod and endHost: it was
+	// handed to a pod's bridge, or to the machine itself. endNone: it was never seen.
 	endDropped endKind = iota
 	endLoop
 	endUnrouted
@@ -42,8 +43,8 @@ type home struct {
 	pod bool
 }
 
-// podSide knows the devices that lead to pods: bridges and their ports as Docker, CNI plugins and overlays name
-// them, and what a trace has shown to be a bridge.
+// podSide knows the devices that lead to pods: bridges and their ports as Docker, CNI plugins and overlays
+// name them, and what a trace has shown to be a bridge.
 func (f *follower) podSide(host int32, dev string) bool {
 	if dev == "" {
 		return false
@@ -61,8 +62,8 @@ func (f *follower) podSide(host int32, dev string) bool {
 	return false
 }
 
-// findHomes learns from every packet where its source and its destination live. Where a packet was made tells
-// more than where it went.
+// findHomes learns from every packet where its source and its destination live. Where a packet was made
+// tells more than where it went.
 func (a *analysis) findHomes() {
 	made, went := map[netip.Addr]home{}, map[netip.Addr]home{}
 	for _, fl := range a.follow.order {
@@ -224,10 +225,10 @@ func circles(legs []leg) bool {
 	return false
 }
 
-// stopped tells the rule at which iptables' trace of a packet ends although more of its way was to come. The
-// trace names a rule, not its verdict; but a packet that is accepted shows up in the next hook, where the machine
-// has a table there that this packet must meet: any, except that nat is met by the first packet of a connection
-// only.
+// stopped tells the rule at which iptables' trace of a packet ends although more of its way was to come.
+// The trace names a rule, not its verdict; but a packet that is accepted shows up in the next hook, where
+// the machine has a table there that this packet must meet: any, except that nat is met by the first packet
+// of a connection only.
 func (a *analysis) stopped(l *leg) string {
 	t := l.last
 	if t == nil || t.rule == nil || t.drop != "" || a.passes[ruleKey{l.host, t.rule}] {

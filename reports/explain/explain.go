@@ -1,14 +1,14 @@
 // Package explain reads what a reporter pastes and says where each packet ended.
 //
-// It takes iptables TRACE lines from kernel logs, `nft monitor trace`, tcpdump's text, pcap and pcapng, of several
-// machines and in any order, and beside them the listings of `ip neigh`, `ip route` and `bridge fdb`. Each format
-// has a reader; all of them fill one model, the Sighting; one follower joins sightings to packets, packets to
-// exchanges and exchanges to flows. Try it:
+// It takes iptables TRACE lines from kernel logs, `nft monitor trace`, tcpdump's text, pcap and pcapng, of
+// several machines and in any order, and beside them the listings of `ip neigh`, `ip route` and `bridge
+// fdb`. Each format has a reader; all of them fill one model, the Sighting; one follower joins sightings to
+// packets, packets to exchanges and exchanges to flows. Try it:
 //
 //	nemesh explain fixtures/traces/flannel-636-pod-to-pod-*.log
 //
-// Input is read once and never kept: a flow holds at most a fixed number of exchanges (see sampled), whatever the
-// number of its lines.
+// Input is read once and never kept: a flow holds at most a fixed number of exchanges (see sampled),
+// whatever the number of its lines.
 package explain
 
 import (
@@ -29,7 +29,8 @@ var ErrNotTrace = errors.New("nothing in it is an iptables TRACE line, nft monit
 var ErrNoPacket = errors.New("there are listings, but no packet to follow: " +
 	"add a kernel log with TRACE lines, nft monitor trace, or tcpdump output")
 
-// maxLine is how long a line may be, in bytes. The longest TRACE lines have some 600; what is longer is skipped.
+// maxLine is how long a line may be, in bytes. The longest TRACE lines have some 600; what is longer is
+// skipped.
 const maxLine = 64 << 10
 
 // Explainer collects traces, then answers.
@@ -40,9 +41,10 @@ type Explainer struct {
 // New makes an Explainer that has read nothing yet.
 func New() *Explainer { return &Explainer{follow: newFollower()} }
 
-// Read takes in one input to its end: text of any of the formats, mixed as a terminal shows them, pcap or pcapng,
-// each also compressed with gzip. The name stands in error messages, and names the machine where the input does
-// not. The error wraps ErrNotTrace when nothing in the input was understood, and says so for people.
+// Read takes in one input to its end: text of any of the formats, mixed as a terminal shows them, pcap or
+// pcapng, each also compressed with gzip. The name stands in error messages, and names the machine where
+// the input does not. The error wraps ErrNotTrace when nothing in the input was understood, and says so for
+// people.
 func (e *Explainer) Read(name string, r io.Reader) error {
 	return e.read(name, HostOf(name), true, r)
 }

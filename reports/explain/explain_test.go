@@ -73,12 +73,14 @@ func sentence(t *testing.T, a *Answer, flow string) string {
 	return ""
 }
 
-// The words that flannel#636 must be told in. Its reporter traced a ping from pod to pod, which failed, and one
-// from host to pod, which worked, on both machines.
+// The words that flannel#636 must be told in. Its reporter traced a ping from pod to pod, which failed, and
+// one from host to pod, which worked, on both machines.
 const (
-	podToPod = "the request was delivered to the pod behind cni0 on node04, and its reply was routed from cni0 to " +
+	podToPod = "the request was delivered to the pod behind cni0 on node04, and its reply was routed from " +
+		"cni0 to " +
 		"flannel.1 on node04 and never seen on node01; 6.0 s later node04 told its own pod 172.16.3.12 " +
-		"“host unreachable” (ICMP type 3 code 1), which means that neighbour resolution failed on node04 at flannel.1."
+		"“host unreachable” (ICMP type 3 code 1), which means that neighbour resolution failed on node04 at " +
+		"flannel.1."
 	hostToPod = "the request was delivered to the pod behind cni0 on node04, and its reply came back to node01."
 	podFlow   = "172.16.0.7 → 172.16.3.12 (ICMP echo, id 492)"
 	hostFlow  = "172.16.0.0 → 172.16.3.12 (ICMP echo, id 27983)"
@@ -122,8 +124,8 @@ func TestFlannel636(t *testing.T) {
 	}
 }
 
-// TestFlannel636AnyOrder mixes all lines of both machines, with noise between, Windows line ends, all through one
-// input, packed or not.
+// TestFlannel636AnyOrder mixes all lines of both machines, with noise between, Windows line ends, all
+// through one input, packed or not.
 func TestFlannel636AnyOrder(t *testing.T) {
 	var lines []string
 	for _, f := range traces(t) {
@@ -164,12 +166,14 @@ func TestFlannel636AnyOrder(t *testing.T) {
 // TestFlannel636Alone gives one machine's trace only: what the other would tell is not claimed.
 func TestFlannel636Alone(t *testing.T) {
 	a := explained(t, fixtures+"flannel-636-pod-to-pod-node04.log")
-	want := strings.Replace(podToPod, " and never seen on node01", ", and there is no trace of another machine", 1)
+	want := strings.Replace(podToPod, " and never seen on node01", ", and there is no trace of another "+
+		"machine", 1)
 	if got := sentence(t, a, podFlow); got != want {
 		t.Errorf("got %s", got)
 	}
 	a = explained(t, fixtures+"flannel-636-pod-to-pod-node01.log")
-	want = "the request was routed from cni0 to flannel.1 on node01, and there is no trace of another machine, " +
+	want = "the request was routed from cni0 to flannel.1 on node01, and there is no trace of another " +
+		"machine, " +
 		"and no reply was seen."
 	if got := sentence(t, a, podFlow); got != want {
 		t.Errorf("got %s", got)
@@ -196,7 +200,8 @@ func TestFlannel636Listings(t *testing.T) {
 			": node04's route to 172.16.0.7 is “unreachable 172.16.0.0/16”;"},
 		{"route moved", "172.16.0.0/24 via 192.168.200.201 dev eth0\n",
 			": node04's route to 172.16.0.7 now goes by eth0;"},
-		{"no FDB entry", routes + permanent + "ea:f6:36:35:00:00 dev flannel.1 dst 192.168.200.202 self permanent\n",
+		{"no FDB entry", routes + permanent + "ea:f6:36:35:00:00 dev flannel.1 dst 192.168.200.202 self " +
+			"permanent\n",
 			": node04 has no FDB entry for ea:f6:36:35:fd:f9 (neighbour 172.16.0.0) on flannel.1;"},
 		{"all well", routes + permanent + "ea:f6:36:35:fd:f9 dev flannel.1 dst 192.168.200.201 self permanent\n",
 			"never seen on node01;"},
@@ -271,7 +276,8 @@ func TestLongLineBetween(t *testing.T) {
 
 // TestTerminalSafe has names that would move a terminal's cursor.
 func TestTerminalSafe(t *testing.T) {
-	line := "Mar 12 17:21:14 n kernel: TRACE: raw:PREROUTING:policy:2 IN=\x1b[2Jx OUT= SRC=10.0.0.1 DST=10.0.0.2 " +
+	line := "Mar 12 17:21:14 n kernel: TRACE: raw:PREROUTING:policy:2 IN=\x1b[2Jx OUT= SRC=10.0.0.1 " +
+		"DST=10.0.0.2 " +
 		"LEN=84 TTL=64 ID=1 PROTO=ICMP TYPE=8 CODE=0 ID=1 SEQ=1\n"
 	line += strings.ReplaceAll(line, "raw:PREROUTING:policy:2", "filter:\x1b[2J:rule:1")
 	if text := explainText(t, "x", line).Text(0); strings.ContainsRune(text, 0x1b) {

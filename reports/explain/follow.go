@@ -8,9 +8,9 @@ import (
 	"unicode"
 )
 
-// sampled is how many exchanges of one flow are followed. Of a flow with more, these are followed through every
-// input, because they are chosen by a hash of what identifies them and not by when they come; the others are only
-// counted, by the density of the hashes.
+// sampled is how many exchanges of one flow are followed. Of a flow with more, these are followed through
+// every input, because they are chosen by a hash of what identifies them and not by when they come; the
+// others are only counted, by the density of the hashes.
 const sampled = 512
 
 // maxFlows is how many flows are followed. Further ones are counted.
@@ -50,7 +50,8 @@ type hookTable struct {
 	table string
 }
 
-// flowKey names a conversation, the same for both directions. Of an echo, lo is who asks; of others, the lower end.
+// flowKey names a conversation, the same for both directions. Of an echo, lo is who asks; of others, the
+// lower end.
 type flowKey struct {
 	lo, hi         netip.Addr
 	loPort, hiPort uint16
@@ -72,8 +73,8 @@ type flow struct {
 	began int8
 }
 
-// exchange is a packet and its answer, where packet and answer can be told to belong together (echoes), else one
-// packet alone. Direction 0 goes from lo to hi.
+// exchange is a packet and its answer, where packet and answer can be told to belong together (echoes),
+// else one packet alone. Direction 0 goes from lo to hi.
 type exchange struct {
 	seq     uint16
 	packets [2][]*packet
@@ -99,7 +100,8 @@ func (f *follower) host(name string, guessed bool) int32 {
 	return i
 }
 
-// intern keeps one copy of a name and lets go of the line it was in. What could play with a terminal is quoted.
+// intern keeps one copy of a name and lets go of the line it was in. What could play with a terminal is
+// quoted.
 func (f *follower) intern(s string) string {
 	if s == "" {
 		return ""
@@ -182,8 +184,8 @@ func (f *follower) see(w origin, s *Sighting) {
 	}
 }
 
-// flow finds or makes the flow of a packet and says in which direction of it the packet goes; nil when there are
-// too many.
+// flow finds or makes the flow of a packet and says in which direction of it the packet goes; nil when
+// there are too many.
 func (f *follower) flow(p *Packet) (*flow, int) {
 	key, direction := keyOf(p)
 	fl, ok := f.flows[key]
@@ -223,8 +225,9 @@ func keyOf(p *Packet) (flowKey, int) {
 	return key, 0
 }
 
-// exchangeKey hashes what tells a packet from others of its flow: an echo's sequence number, for both directions;
-// else the identification, or what else there is. A SYN keeps its sequence number in every format.
+// exchangeKey hashes what tells a packet from others of its flow: an echo's sequence number, for both
+// directions; else the identification, or what else there is. A SYN keeps its sequence number in every
+// format.
 func exchangeKey(p *Packet, direction int) uint64 {
 	if p.echo() {
 		return mix(uint64(p.Seq))
@@ -269,7 +272,8 @@ func (fl *flow) exchange(key uint64, seq uint16) *exchange {
 	return ex
 }
 
-// packet finds or makes the packet in an exchange. Repeats, by their identification, are packets of their own.
+// packet finds or makes the packet in an exchange. Repeats, by their identification, are packets of their
+// own.
 func (ex *exchange) packet(direction int, p *Packet) *packet {
 	const repeats = 4
 	all := ex.packets[direction]

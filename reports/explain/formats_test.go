@@ -12,20 +12,26 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
-// TestRules reads what real machines printed: one with an nftables rule against replies, its pods behind cni0 and
-// cni1, a destination that does not exist, a closed port (testdata/rules, made in a network namespace).
+// TestRules reads what real machines printed: one with an nftables rule against replies, its pods behind
+// cni0 and cni1, a destination that does not exist, a closed port (testdata/rules, made in a network
+// namespace).
 func TestRules(t *testing.T) {
-	const dropped = "both alike: the request was delivered to the pod behind cni1 on node04, and its reply was dropped on " +
+	const dropped = "both alike: the request was delivered to the pod behind cni1 on node04, and its reply " +
+		"was dropped on " +
 		"node04 by rule “ip saddr 172.16.4.7 icmp type echo-reply counter drop comment \"no replies\"” in chain " +
 		"FORWARD of table ip filter."
 	a := explained(t, "testdata/rules/node04-nft-trace.txt", "testdata/rules/node04-neigh.txt")
 	for flow, want := range map[string]string{
 		"172.16.3.12 → 172.16.4.7 ": dropped,
-		"172.16.3.12 → 172.16.3.1 ": "both alike: the request was dropped on node04 by the policy of chain INPUT of table ip filter.",
-		"172.16.3.12 → 172.16.4.9 ": "both alike: the request was handed to the pods' side of node04 by cni1, and no " +
+		"172.16.3.12 → 172.16.3.1 ": "both alike: the request was dropped on node04 by the policy of chain " +
+			"INPUT of table ip filter.",
+		"172.16.3.12 → 172.16.4.9 ": "both alike: the request was handed to the pods' side of node04 by cni1, " +
+			"and no " +
 			"reply was seen: neighbour 172.16.4.9 on cni1 of node04 is FAILED.",
-		"172.16.3.12:56466 → 172.16.4.7:5353 ": "the packet was delivered to the pod behind cni1 on node04, and no " +
-			"answer was seen; 172.16.4.7 told 172.16.3.12 “port unreachable” (ICMP type 3 code 3), which means that " +
+		"172.16.3.12:56466 → 172.16.4.7:5353 ": "the packet was delivered to the pod behind cni1 on node04, " +
+			"and no " +
+			"answer was seen; 172.16.4.7 told 172.16.3.12 “port unreachable” (ICMP type 3 code 3), which means " +
+			"that " +
 			"nothing listens there, or a REJECT rule answered.",
 	} {
 		if got := sentence(t, a, flow); got != want {
@@ -93,7 +99,8 @@ func TestTunnel(t *testing.T) {
 			}
 		}
 		path := a.Findings[0].Paths[0]
-		if !strings.HasPrefix(path, "request  node01: on eth0 (VXLAN 1, 192.168.200.201 → 192.168.200.204)  |  node04: in by ") {
+		if !strings.HasPrefix(path, "request  node01: on eth0 (VXLAN 1, 192.168.200.201 → 192.168.200.204)  | "+
+			" node04: in by ") {
 			t.Errorf("%s: path %s", there, path)
 		}
 	}
@@ -177,8 +184,8 @@ func capture(t *testing.T, hops ...hop) []byte {
 	return b.Bytes()
 }
 
-// TestHops reads a pcapng with an interface per hop, named after machine and device, of a reply that is sent to a
-// machine that no longer has the subnet.
+// TestHops reads a pcapng with an interface per hop, named after machine and device, of a reply that is
+// sent to a machine that no longer has the subnet.
 func TestHops(t *testing.T) {
 	const a, b, vtepA, vtepB, wrong = "172.16.0.7", "172.16.3.12", "192.168.200.201", "192.168.200.204", "192.168.200.203"
 	raw := capture(t,
@@ -197,7 +204,8 @@ func TestHops(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := sentence(t, answered(t, e), a)
-	want := "the request was delivered to the pod behind cni0 on node04, and its reply was routed from cni0 to flannel.1 on " +
+	want := "the request was delivered to the pod behind cni0 on node04, and its reply was routed from " +
+		"cni0 to flannel.1 on " +
 		"node04 (VXLAN to 192.168.200.203) and never seen on node01; node01 is at 192.168.200.201."
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -236,8 +244,10 @@ func TestLongOnesLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := sentence(t, answered(t, e), "10.0.1.2 → 10.0.2.2 (ICMP echo, id 7, 6 requests)")
-	want := "of 6 requests, for 2 the request was routed from cni0 to flannel.1 on node01 and never seen on node02; " +
-		"for 4 the request was delivered to the pod behind cni0 on node02, and its reply came back to the pod behind " +
+	want := "of 6 requests, for 2 the request was routed from cni0 to flannel.1 on node01 and never seen " +
+		"on node02; " +
+		"for 4 the request was delivered to the pod behind cni0 on node02, and its reply came back to the pod " +
+		"behind " +
 		"cni0 on node01; those lost have 1500 bytes or more, those not lost 84 or less, which points to an MTU."
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -253,7 +263,8 @@ func TestCaptureOfOneDevice(t *testing.T) {
 	if err := e.Read("x/worker7-cni0.pcap", bytes.NewReader(raw)); err != nil {
 		t.Fatal(err)
 	}
-	if got := sentence(t, answered(t, e), "172.16.3.12 → 172.16.3.1 "); !strings.Contains(got, "seen on cni0 of worker7") {
+	if got := sentence(t, answered(t, e), "172.16.3.12 → 172.16.3.1 "); !strings.Contains(got, "seen on "+
+		"cni0 of worker7") {
 		t.Error(got)
 	}
 }

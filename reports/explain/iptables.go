@@ -14,7 +14,7 @@ var hooks = map[string]Stage{
 // parseTrace reads a line that the TRACE target wrote to the kernel log (net/ipv4/netfilter/ip_tables.c,
 // trace_packet; the packet by net/netfilter/nf_log_syslog.c):
 //
-//	TRACE: raw:PREROUTING:policy:2 IN=cni0 OUT= MAC=… SRC=172.16.0.7 DST=172.16.3.12 LEN=84 … PROTO=ICMP TYPE=8 …
+//	TRACE: raw:PREROUTING:policy:2 IN=cni0 OUT= MAC=… SRC=172.16.0.7 DST=172.16.3.12 LEN=84 … PROTO=ICMP …
 //
 // The host is empty where the line does not name it.
 func (c *clock) parseTrace(line string) (s Sighting, host string, ok bool) {
@@ -61,8 +61,8 @@ func (c *clock) parseTrace(line string) (s Sighting, host string, ok bool) {
 	return s, host, true
 }
 
-// stageOf is the hook: named by a built-in chain; in a chain of the operator's it shows in the devices. With both
-// devices it is the way through; with one, the table may tell.
+// stageOf is the hook: named by a built-in chain; in a chain of the operator's it shows in the devices.
+// With both devices it is the way through; with one, the table may tell.
 func stageOf(s *Sighting) Stage {
 	if stage, ok := hooks[s.Chain]; ok {
 		return stage

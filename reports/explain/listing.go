@@ -27,8 +27,8 @@ type neighbour struct {
 	hasAddress bool
 }
 
-// route is a line of `ip route`. The kind is empty for one that carries packets, else unreachable, blackhole or
-// prohibit.
+// route is a line of `ip route`. The kind is empty for one that carries packets, else unreachable,
+// blackhole or prohibit.
 type route struct {
 	to   netip.Prefix
 	via  netip.Addr
@@ -53,7 +53,8 @@ var states = map[string]bool{
 	"INCOMPLETE": true, "NOARP": true,
 }
 
-// parseNeighbour reads "172.16.0.0 dev flannel.1 lladdr ea:f6:36:35:fd:f9 PERMANENT" (iproute2, ip/ipneigh.c).
+// parseNeighbour reads "172.16.0.0 dev flannel.1 lladdr ea:f6:36:35:fd:f9 PERMANENT" (iproute2,
+// ip/ipneigh.c).
 func parseNeighbour(line string) (n neighbour, ok bool) {
 	words := strings.Fields(line)
 	if len(words) < 2 || len(words) > 32 {
@@ -121,7 +122,8 @@ func parseRoute(line string) (r route, ok bool) {
 	return r, r.dev != "" || r.kind != ""
 }
 
-// parseEntry reads "ea:f6:36:35:fd:f9 dev flannel.1 dst 192.168.200.201 self permanent" (iproute2, bridge/fdb.c).
+// parseEntry reads "ea:f6:36:35:fd:f9 dev flannel.1 dst 192.168.200.201 self permanent" (iproute2,
+// bridge/fdb.c).
 func parseEntry(line string) (e entry, ok bool) {
 	words := strings.Fields(line)
 	if len(words) < 3 || len(words) > 32 || words[1] != "dev" || !isMAC(words[0]) {

@@ -7,8 +7,8 @@ import (
 // Stage is a place in a machine at which packets are seen.
 type Stage uint8
 
-// The stages, in the order in which a packet passes them. Wire is a device on which somebody captured; the others
-// are netfilter's hooks.
+// The stages, in the order in which a packet passes them. Wire is a device on which somebody captured; the
+// others are netfilter's hooks.
 const (
 	Wire Stage = iota
 	PreRouting
@@ -21,8 +21,8 @@ const (
 // anyStage is that of a line whose hook does not show; it belongs to the hook around it.
 const anyStage Stage = 255
 
-// Time is when something was seen, by the clock of the machine that saw it. Only times of one machine are ever
-// compared: the clocks of two may differ by more than a packet needs.
+// Time is when something was seen, by the clock of the machine that saw it. Only times of one machine are
+// ever compared: the clocks of two may differ by more than a packet needs.
 type Time struct {
 	// Up is in seconds since boot, as the kernel log has it; negative when not known.
 	Up float64
@@ -117,7 +117,8 @@ func (p *Packet) reply() bool {
 
 func (p *Packet) echo() bool { return p.request() || p.reply() }
 
-// carrier tells a VXLAN packet whose content the trace does not show: ports of flannel (8472) and IANA (4789).
+// carrier tells a VXLAN packet whose content the trace does not show: ports of flannel (8472) and IANA
+// (4789).
 func (p *Packet) carrier() bool { return p.Proto == protoUDP && vxlanPort(p.DstPort) }
 
 func vxlanPort(port uint16) bool { return port == 8472 || port == 4789 }

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// nftOpen is how many packets of one machine may be under way at once: rule lines name a packet by its trace id
-// only, so its header is kept until it is old. A packet's lines come within microseconds of each other.
+// nftOpen is how many packets of one machine may be under way at once: rule lines name a packet by its
+// trace id only, so its header is kept until it is old. A packet's lines come within microseconds of each
+// other.
 const nftOpen = 4096
 
 // nftReader reads `nft monitor trace`:
@@ -26,8 +27,8 @@ type nftReader struct {
 	clock clock
 }
 
-// line returns what the line adds: the packet at a chain, now perhaps with the rule that dropped it. A line that is
-// understood but adds nothing has s.Src not valid.
+// line returns what the line adds: the packet at a chain, now perhaps with the rule that dropped it. A line
+// that is understood but adds nothing has s.Src not valid.
 func (n *nftReader) line(line string) (s Sighting, host string, ok bool) {
 	i := strings.Index(line, "trace id ")
 	if i < 0 {
@@ -105,8 +106,8 @@ func (n *nftReader) remember(id string, s Sighting) {
 	n.open[id] = s
 }
 
-// nftStage is the hook, which the trace does not name: chains are often named after it; the devices tell as much
-// as they do for iptables.
+// nftStage is the hook, which the trace does not name: chains are often named after it; the devices tell as
+// much as they do for iptables.
 func nftStage(s *Sighting) Stage {
 	name := strings.ToUpper(s.Chain)
 	for _, hook := range []string{"PREROUTING", "POSTROUTING", "FORWARD", "OUTPUT", "INPUT"} {
@@ -160,8 +161,8 @@ func nftPacket(words []string) Sighting {
 	return s
 }
 
-// nftQuoted reads the beginning of the packet that an ICMP error quotes: of its header the trace shows the first
-// twelve bytes, which hold the identification and the protocol, but no addresses.
+// nftQuoted reads the beginning of the packet that an ICMP error quotes: of its header the trace shows the
+// first twelve bytes, which hold the identification and the protocol, but no addresses.
 func nftQuoted(words []string) *Packet {
 	for i, w := range words {
 		if w == "@th,64,96" && i+1 < len(words) {

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -21,8 +22,8 @@ func (c *clock) read(stamp string) (int32, float64) {
 	return c.day, c.wall
 }
 
-// prefix reads what stands before the kernel's words in a log line: syslog in its old and its RFC 5424-like form,
-// journalctl, dmesg with and without -T. The host is empty where the line does not name it.
+// prefix reads what stands before the kernel's words in a log line: syslog in its old and its RFC 5424-like
+// form, journalctl, dmesg with and without -T. The host is empty where the line does not name it.
 func (c *clock) prefix(s string) (host string, at Time) {
 	at = unknown
 	stamp := s
@@ -92,7 +93,10 @@ func timeOfDay(s string) float64 {
 	h, err1 := strconv.Atoi(s[:2])
 	m, err2 := strconv.Atoi(s[3:5])
 	sec, err3 := strconv.ParseFloat(s[6:], 64)
-	if err1 != nil || err2 != nil || err3 != nil || h < 0 || h > 23 || m < 0 || m > 59 || !(sec >= 0 && sec < 61) {
+	if err1 != nil || err2 != nil || err3 != nil {
+		return -1
+	}
+	if h < 0 || h > 23 || m < 0 || m > 59 || math.IsNaN(sec) || sec < 0 || sec >= 61 {
 		return -1
 	}
 	return float64(h*3600+m*60) + sec

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// thin lets go of the half with the higher hashes. What is kept has been followed since its first sighting, as the
-// limit only ever falls.
+// thin lets go of the half with the higher hashes. What is kept has been followed since its first sighting,
+// as the limit only ever falls.
 func (fl *flow) thin() {
 	keys := slices.Sorted(maps.Keys(fl.exchanges))
 	fl.limit = keys[sampled-1]

@@ -41,7 +41,8 @@ func (a *analysis) others(host int32) []string {
 	return names
 }
 
-// went says where a packet's way ends, as what follows "the request was"; many says that it is about several.
+// went says where a packet's way ends, as what follows "the request was"; many says that it is about
+// several.
 func (a *analysis) went(e *end, answered, many bool) string {
 	was := "was "
 	if many {

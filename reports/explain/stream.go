@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// stream tells a flow of packets that do not name their answers: TCP, UDP and the rest, direction by direction.
+// stream tells a flow of packets that do not name their answers: TCP, UDP and the rest, direction by
+// direction.
 func (a *analysis) stream(fl *flow) Finding {
 	forward := a.client(fl)
 	src, dst := fl.end(forward)

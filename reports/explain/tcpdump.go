@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// dumpReader reads what tcpdump prints, with or without -n, -v, -e, -t and -i any. A packet may take several lines:
-// with -v the addresses follow on a line of their own, and so does what a VXLAN packet carries.
+// dumpReader reads what tcpdump prints, with or without -n, -v, -e, -t and -i any. A packet may take
+// several lines: with -v the addresses follow on a line of their own, and so does what a VXLAN packet
+// carries.
 type dumpReader struct {
 	// device is what tcpdump said it listens on; empty for "any".
 	device string
@@ -159,7 +160,8 @@ func (d *dumpReader) body(rest string, timed, continued bool) ([]dumped, bool) {
 	return d.packet(strings.TrimSpace(rest), continued)
 }
 
-// link takes off what tells of the link: "flannel.1 In  IP …" or "aa:… > bb:…, ethertype IPv4 (0x0800), length 98: ".
+// link takes off what tells of the link: "flannel.1 In  IP …" or "aa:… > bb:…, ethertype IPv4 (0x0800),
+// length 98: ".
 func (d *dumpReader) link(rest string) string {
 	if strings.HasPrefix(rest, "IP ") || strings.HasPrefix(rest, "IP6 ") || strings.HasPrefix(rest, "ARP, ") {
 		return rest
@@ -288,8 +290,8 @@ func (d *dumpReader) packet(text string, continued bool) ([]dumped, bool) {
 	return append(out, dumped{sighting: s}), true
 }
 
-// vxlanHeader knows VXLAN by what tcpdump calls it: on flannel's port it takes it for OTV, which has the same
-// header.
+// vxlanHeader knows VXLAN by what tcpdump calls it: on flannel's port it takes it for OTV, which has the
+// same header.
 func vxlanHeader(what string) (uint32, bool) {
 	if !strings.HasPrefix(what, "OTV, ") && !strings.HasPrefix(what, "VXLAN, ") {
 		return 0, false
@@ -303,8 +305,8 @@ func vxlanHeader(what string) (uint32, bool) {
 	return 0, true
 }
 
-// endpoint reads an address, perhaps with a port behind a dot. Names (tcpdump without -n) are no addresses, and
-// cannot be followed.
+// endpoint reads an address, perhaps with a port behind a dot. Names (tcpdump without -n) are no addresses,
+// and cannot be followed.
 func endpoint(s string, addr *netip.Addr, port *uint16) bool {
 	if a, err := netip.ParseAddr(s); err == nil {
 		*addr = a

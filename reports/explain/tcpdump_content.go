@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// content reads what follows the addresses: "ICMP echo request, id 492, …", "Flags [S], seq …", "UDP, length 5".
-// What is neither ICMP nor TCP but has ports is taken for UDP: tcpdump prints its content by the port.
+// content reads what follows the addresses: "ICMP echo request, id 492, …", "Flags [S], seq …", "UDP,
+// length 5". What is neither ICMP nor TCP but has ports is taken for UDP: tcpdump prints its content by the
+// port.
 func content(what string, p *Packet) bool {
 	switch {
 	case strings.HasPrefix(what, "ICMP6, "):

@@ -77,8 +77,8 @@ func (t *textReader) dumped(all []dumped) {
 	}
 }
 
-// from is the machine a line names, or else that of the input. Where the caller has named the machine, a line
-// does not.
+// from is the machine a line names, or else that of the input. Where the caller has named the machine, a
+// line does not.
 func (t *textReader) from(host string) origin {
 	if host == "" || !t.file.guessed {
 		return t.here
@@ -87,12 +87,14 @@ func (t *textReader) from(host string) origin {
 }
 
 // shell matches "root@node04:~# ip neigh" and "[root@node04 ~]$ tcpdump -ni flannel.1".
-var shell = regexp.MustCompile(`^\s*(?:\[?[\w.-]+@([\w.-]+)[^#$]*)?[#$] (?:sudo )?((?:ip|bridge|tcpdump|nft)\b.*)$`)
+var shell = regexp.MustCompile(
+	`^\s*(?:\[?[\w.-]+@([\w.-]+)[^#$]*)?[#$] (?:sudo )?((?:ip|bridge|tcpdump|nft)\b.*)$`)
 
 // device matches tcpdump's -i, alone or after other letters.
 var device = regexp.MustCompile(`\s-\w*i\s*([\w.@-]+)`)
 
-// prompt reads a shell's prompt with a command whose output follows: it names the machine, and tcpdump's device.
+// prompt reads a shell's prompt with a command whose output follows: it names the machine, and tcpdump's
+// device.
 func (t *textReader) prompt(line string) {
 	if len(line) > 512 || !strings.ContainsAny(line, "#$") {
 		return
@@ -122,10 +124,11 @@ var notHosts = map[string]bool{
 }
 
 // devicesIn finds a device's name in that of a file.
-var devicesIn = regexp.MustCompile(`(?:^|[-_. ])((?:flannel\.|eth|ens|eno|enp\d+s|cni|cbr|docker|vxlan|bond|veth|cali)` +
-	`[0-9a-f]+|any)(?:[-_. ]|$)`)
+var devicesIn = regexp.MustCompile(`(?:^|[-_. ])(any|` +
+	`(?:flannel\.|eth|ens|eno|enp\d+s|cni|cbr|docker|vxlan|bond|veth|cali)[0-9a-f]+)(?:[-_. ]|$)`)
 
-// deviceOf guesses the device of a capture from the name of its file: "node04-flannel.1.pcap"; empty if none.
+// deviceOf guesses the device of a capture from the name of its file: "node04-flannel.1.pcap"; empty if
+// none.
 func deviceOf(file string) string {
 	m := devicesIn.FindStringSubmatch(filepath.Base(file))
 	if m == nil || m[1] == "any" {

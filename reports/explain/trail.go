@@ -146,9 +146,9 @@ type leg struct {
 	at     Time
 }
 
-// trail is a packet's way: the passages in order. A packet that is routed loses one of its time to live at each
-// machine, which orders them whatever their clocks say; through a VXLAN tunnel it loses none, so of two equals the
-// one that sent it, or whose pod did, comes first.
+// trail is a packet's way: the passages in order. A packet that is routed loses one of its time to live at
+// each machine, which orders them whatever their clocks say; through a VXLAN tunnel it loses none, so of
+// two equals the one that sent it, or whose pod did, comes first.
 func (f *follower) trail(p *packet) []leg {
 	legs := make([]leg, 0, len(p.passages))
 	for i := range p.passages {
@@ -251,8 +251,8 @@ func (l *leg) hook(t *point) {
 	}
 }
 
-// capture adds a device on which the packet was captured. The first is where it came in and the last is where it
-// left, unless the capture itself tells the direction.
+// capture adds a device on which the packet was captured. The first is where it came in and the last is
+// where it left, unless the capture itself tells the direction.
 func (l *leg) capture(t *point) {
 	if t.outer != nil {
 		l.tunnel = t

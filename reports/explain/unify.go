@@ -2,8 +2,8 @@ package explain
 
 import "strings"
 
-// unify makes one machine of those that are the same: one that an input names itself, and one that is only the
-// name of a file which contains that name, as node04-neigh.txt does.
+// unify makes one machine of those that are the same: one that an input names itself, and one that is only
+// the name of a file which contains that name, as node04-neigh.txt does.
 func (f *follower) unify() {
 	same := map[int32]int32{}
 	for i := range f.hosts {

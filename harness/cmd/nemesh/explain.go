@@ -19,10 +19,10 @@ func explainCommand() *cobra.Command {
 		Short: "Say where the packets of a reported trace ended",
 		Long: `Read traces as people paste them and say, flow by flow, where the packets ended.
 
-A FILE is a kernel log with iptables TRACE lines, the output of "nft monitor trace" or tcpdump, a pcap or pcapng,
-or a listing of "ip neigh", "ip route" or "bridge fdb" beside them; "-" is standard input. Give the files of all
-machines at once, in any order. Which machine a file is of is told by the log's lines, else by the file's name;
-MACHINE=FILE says it where neither does.
+A FILE is a kernel log with iptables TRACE lines, the output of "nft monitor trace" or tcpdump, a pcap or
+pcapng, or a listing of "ip neigh", "ip route" or "bridge fdb" beside them; "-" is standard input. Give the files
+of all machines at once, in any order. Which machine a file is of is told by the log's lines, else by the file's
+name; MACHINE=FILE says it where neither does.
 
 Exit codes: 0 the traces are explained, 2 a file could not be read or holds no trace.`,
 		Example: `  nemesh explain fixtures/traces/flannel-636-pod-to-pod-*.log
@@ -42,7 +42,8 @@ Exit codes: 0 the traces are explained, 2 a file could not be read or holds no t
 	return cmd
 }
 
-// explainFiles reads the files and prints the answer. What cannot be read is said, and the rest is explained.
+// explainFiles reads the files and prints the answer. What cannot be read is said, and the rest is
+// explained.
 func explainFiles(files []string, most int, stdin io.Reader, stdout, stderr io.Writer) error {
 	if most < 0 {
 		return fmt.Errorf("--most %d: at least 0", most)
