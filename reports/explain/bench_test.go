@@ -37,6 +37,7 @@ func traceLog(w io.Writer, lines, flows int) {
 		{"raw:PREROUTING:policy:2", "b", ""}, {"filter:FORWARD:rule:1", "b", "a"},
 		{"filter:DOCKER-ISOLATION:return:1", "b", "a"}, {"filter:FORWARD:policy:6", "b", "a"},
 	}
+	devices := []string{"cni0", "flannel.1"}
 	for i := 0; n < lines; i++ {
 		flow, seq := i%flows, i/flows
 		pod := fmt.Sprintf("172.16.%d.%d", flow/200%100, 2+flow%200)
@@ -46,7 +47,7 @@ func traceLog(w io.Writer, lines, flows int) {
 				if at.out != "" {
 					ttl--
 				}
-				dev := map[string]string{"": "", "a": [2]string{"cni0", "flannel.1"}[h], "b": [2]string{"flannel.1", "cni0"}[h]}
+				dev := map[string]string{"a": devices[h], "b": devices[1-h]}
 				line(host, i*1000+k, at.position, "IN="+dev[at.in]+" OUT="+dev[at.out]+" "+
 					"MAC=0a:58:ac:10:00:01:0a:58:ac:10:00:07:08:00",
 					fmt.Sprintf("SRC=%s DST=172.16.200.12 LEN=84 TOS=0x00 PREC=0x00 TTL=%d ID=%d DF PROTO=ICMP TYPE=8 "+
@@ -63,7 +64,7 @@ func traceLog(w io.Writer, lines, flows int) {
 				if at.out != "" {
 					ttl--
 				}
-				dev := map[string]string{"": "", "b": [2]string{"cni0", "flannel.1"}[h], "a": [2]string{"flannel.1", "cni0"}[h]}
+				dev := map[string]string{"a": devices[1-h], "b": devices[h]}
 				line(host, i*1000+100+k, at.position, "IN="+dev[at.in]+" OUT="+dev[at.out]+" "+
 					"MAC=0a:58:ac:10:00:01:0a:58:ac:10:00:07:08:00",
 					fmt.Sprintf("SRC=172.16.200.12 DST=%s LEN=84 TOS=0x00 PREC=0x00 TTL=%d ID=%d PROTO=ICMP TYPE=0 "+

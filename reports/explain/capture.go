@@ -101,7 +101,9 @@ func openCapture(br *bufio.Reader) (captureSource, func(int) (layers.LinkType, s
 }
 
 // frame decodes one captured frame down to its innermost packet.
-func (e *Explainer) frame(where origin, link layers.LinkType, device string, data []byte, info gopacket.CaptureInfo) {
+func (e *Explainer) frame(
+	where origin, link layers.LinkType, device string, data []byte, info gopacket.CaptureInfo,
+) {
 	at := Time{Up: -1}
 	utc := info.Timestamp.UTC()
 	at.Day = int32(utc.Unix() / 86400)

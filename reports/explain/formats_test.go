@@ -107,12 +107,15 @@ func TestTunnel(t *testing.T) {
 }
 
 // frame is an Ethernet frame with an echo in it, perhaps inside VXLAN.
-func frame(t *testing.T, src, dst string, kind uint8, seq uint16, ttl uint8, length int, tunnel ...string) []byte {
+func frame(
+	t *testing.T, src, dst string, kind uint8, seq uint16, ttl uint8, length int, tunnel ...string,
+) []byte {
 	t.Helper()
 	mac := []byte{2, 0, 0, 0, 0, 1}
 	eth := &layers.Ethernet{SrcMAC: mac, DstMAC: mac, EthernetType: layers.EthernetTypeIPv4}
 	ip := &layers.IPv4{
-		Version: 4, TTL: ttl, Id: 100 + seq, Protocol: layers.IPProtocolICMPv4, SrcIP: address(src), DstIP: address(dst),
+		Version: 4, TTL: ttl, Id: 100 + seq, Protocol: layers.IPProtocolICMPv4,
+		SrcIP: address(src), DstIP: address(dst),
 	}
 	icmp := &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(kind, 0), Id: 7, Seq: seq}
 	raw := serialised(t, eth, ip, icmp, gopacket.Payload(make([]byte, length-28)))
@@ -139,7 +142,8 @@ func address(s string) []byte {
 func serialised(t *testing.T, all ...gopacket.SerializableLayer) []byte {
 	t.Helper()
 	b := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, all...); err != nil {
+	options := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
+	if err := gopacket.SerializeLayers(b, options, all...); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -173,7 +177,9 @@ func capture(t *testing.T, hops ...hop) []byte {
 		}
 		index[h.device] = i
 		at = at.Add(time.Millisecond)
-		info := gopacket.CaptureInfo{Timestamp: at, CaptureLength: len(h.frame), Length: len(h.frame), InterfaceIndex: i}
+		info := gopacket.CaptureInfo{
+			Timestamp: at, CaptureLength: len(h.frame), Length: len(h.frame), InterfaceIndex: i,
+		}
 		if err := w.WritePacket(info, h.frame); err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +193,8 @@ func capture(t *testing.T, hops ...hop) []byte {
 // TestHops reads a pcapng with an interface per hop, named after machine and device, of a reply that is
 // sent to a machine that no longer has the subnet.
 func TestHops(t *testing.T) {
-	const a, b, vtepA, vtepB, wrong = "172.16.0.7", "172.16.3.12", "192.168.200.201", "192.168.200.204", "192.168.200.203"
+	const a, b = "172.16.0.7", "172.16.3.12"
+	const vtepA, vtepB, wrong = "192.168.200.201", "192.168.200.204", "192.168.200.203"
 	raw := capture(t,
 		hop{"node01 cni0", frame(t, a, b, 8, 1, 64, 84)},
 		hop{"node01 flannel.1", frame(t, a, b, 8, 1, 63, 84)},
