@@ -21,8 +21,8 @@ func explainCommand() *cobra.Command {
 
 A FILE is a kernel log with iptables TRACE lines, the output of "nft monitor trace" or tcpdump, a pcap or
 pcapng, or a listing of "ip neigh", "ip route" or "bridge fdb" beside them; "-" is standard input. Give the
-files of all machines at once, in any order. Which machine a file is of is told by the log's lines, else by the
-file's name; MACHINE=FILE says it where neither does.
+files of all machines at once, in any order. Which machine a file is of is told by the log's lines, else by
+the file's name; MACHINE=FILE says it where neither does.
 
 Exit codes: 0 the traces are explained, 2 a file could not be read or holds no trace.`,
 		Example: `  nemesh explain fixtures/traces/flannel-636-pod-to-pod-*.log
