@@ -46,9 +46,14 @@ fuzz: ## each fuzz target for FUZZTIME (default 10s)
 	$(GO) test ./overlay/lease -fuzz FuzzParseKey -fuzztime $(or $(FUZZTIME),10s)
 	$(GO) test ./overlay/lease -fuzz FuzzAttrs -fuzztime $(or $(FUZZTIME),10s)
 	$(GO) test ./overlay/cni -fuzz FuzzParseEnv -fuzztime $(or $(FUZZTIME),10s)
+	$(GO) test ./reports/explain -fuzz FuzzTrace -fuzztime $(or $(FUZZTIME),10s)
+	$(GO) test ./reports/explain -fuzz FuzzNft -fuzztime $(or $(FUZZTIME),10s)
+	$(GO) test ./reports/explain -fuzz FuzzDump -fuzztime $(or $(FUZZTIME),10s)
+	$(GO) test ./reports/explain -fuzz FuzzListing -fuzztime $(or $(FUZZTIME),10s)
+	$(GO) test ./reports/explain -fuzz FuzzRead -fuzztime $(or $(FUZZTIME),10s)
 
-bench: ## the figures: a cluster from nothing, etcd, the probe, the reconciler
-	$(GO) test ./harness/... ./overlay/... -run XXX -bench . -benchtime 5x
+bench: ## the figures: a cluster from nothing, etcd, the probe, the reconciler, a million trace lines
+	$(GO) test ./harness/... ./overlay/... ./reports/... -run XXX -bench . -benchtime 5x
 
 kill9: build ## kill -9 the runner at N random moments (default 100) and look for what is left
 	NEMESH_KILL9=$(or $(N),100) NEMESH_KILL9_COMMAND="$(BIN)/nemesh run --reports $(BIN)/kill9" $(GO) test ./harness/sandbox -run TestKill9LeavesNothing -v -count 1 -timeout 30m
