@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -84,6 +85,9 @@ func (s *Switch) newRelay(port string) (_ *relay, err error) {
 	// for all addresses on all links), so they do not take part in ARP.
 	err = errors.Join(s.nl.LinkSetARPOff(link), s.nl.LinkSetARPOff(peer), up(s.nl, outer), up(s.nl, r.inner))
 	if err == nil {
+		err = s.waitUp(r.inner)
+	}
+	if err == nil {
 		err = errors.Join(s.nl.LinkSetNoMaster(link), s.join(r.inner))
 	}
 	if err != nil {
@@ -96,6 +100,25 @@ func (s *Switch) newRelay(port string) (_ *relay, err error) {
 		r.done.Go(func() { q.write(to) })
 	}
 	return r, nil
+}
+
+// waitUp waits until the kernel has noticed that a link is up: a bridge forwards nothing to one before, and the
+// kernel looks at such links once a second when it is busy (net/core/link_watch.c).
+func (s *Switch) waitUp(name string) error {
+	const within = 5 * time.Second
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(within); ; <-tick.C {
+		link, err := s.nl.LinkByName(name)
+		switch {
+		case err != nil:
+			return fmt.Errorf("find %s: %w", name, err)
+		case link.Attrs().OperState == netlink.OperUp:
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("%s is %s, and not up, after %s", name, link.Attrs().OperState, within)
+		}
+	}
 }
 
 // join makes a link a port of the bridge.

@@ -58,6 +58,7 @@ var addrs = map[string]string{"a": "10.9.0.11", "b": "10.9.0.12"}
 func (p *pair) plug(t *testing.T, port string) {
 	t.Helper()
 	must(t, p.Plug(port, p.ns[port], "eth0", netip.MustParsePrefix(addrs[port]+"/24")))
+	must(t, p.waitUp(port))
 }
 
 // udp opens a socket at a host.
@@ -79,7 +80,9 @@ func (p *pair) send(t *testing.T, n, size int, within time.Duration) (arrived []
 	from, to := p.udp(t, "a"), p.udp(t, "b")
 	defer from.Close()
 	defer to.Close()
+	sent := make(chan struct{})
 	go func() {
+		defer close(sent)
 		pace := time.NewTicker(200 * time.Microsecond)
 		defer pace.Stop()
 		for i := range n {
@@ -94,7 +97,13 @@ func (p *pair) send(t *testing.T, n, size int, within time.Duration) (arrived []
 	for {
 		got, err := to.Read(buffer)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return arrived
+			select {
+			case <-sent:
+				return arrived
+			default:
+				must(t, to.SetReadDeadline(time.Now().Add(within)))
+				continue
+			}
 		}
 		must(t, err)
 		for i := 4; i < got; i++ {
