@@ -239,6 +239,22 @@ func (m *Machine) PowerOff(ctx context.Context) error {
 	return errors.Join(append(errs, empty(filepath.Join(m.opts.Dir, "run")))...)
 }
 
+// On reports whether the machine is switched on.
+func (m *Machine) On() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.on
+}
+
+// Replug takes the uplink away and gives the machine a new one with the same name and address, and another
+// index and MAC, as when a card is replaced.
+func (m *Machine) Replug() error {
+	if err := m.opts.Switch.Unplug(m.opts.Name); err != nil {
+		return err
+	}
+	return m.opts.Switch.Plug(m.opts.Name, m.NetNS(), Uplink, m.opts.Addr)
+}
+
 // Reboot switches the machine off and on: processes, pods, links, rules and /run are gone; /var/lib and
 // /etc/cni are kept.
 func (m *Machine) Reboot(ctx context.Context) error {

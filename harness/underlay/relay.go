@@ -85,7 +85,7 @@ func (s *Switch) newRelay(port string) (_ *relay, err error) {
 	// for all addresses on all links), so they do not take part in ARP.
 	err = errors.Join(s.nl.LinkSetARPOff(link), s.nl.LinkSetARPOff(peer), up(s.nl, outer), up(s.nl, r.inner))
 	if err == nil {
-		err = s.waitUp(r.inner)
+		err = errors.Join(s.waitUp(r.inner), s.waitUp(outer))
 	}
 	if err == nil {
 		err = errors.Join(s.nl.LinkSetNoMaster(link), s.join(r.inner))
@@ -102,8 +102,8 @@ func (s *Switch) newRelay(port string) (_ *relay, err error) {
 	return r, nil
 }
 
-// waitUp waits until the kernel has noticed that a link is up: a bridge forwards nothing to one before, and the
-// kernel looks at such links once a second when it is busy (net/core/link_watch.c).
+// waitUp waits until the kernel has noticed that a link is up: before, it drops what is sent there and a bridge
+// forwards nothing to it. It looks at such links once a second when it is busy (net/core/link_watch.c).
 func (s *Switch) waitUp(name string) error {
 	const within = 5 * time.Second
 	tick := time.NewTicker(time.Millisecond)

@@ -49,6 +49,7 @@ func newPair(t *testing.T) *pair {
 		t.Cleanup(func() { must(t, ns.Close()) })
 		p.ns[port] = ns
 		p.plug(t, port)
+		must(t, p.waitUp(port))
 	}
 	return p
 }
@@ -58,7 +59,6 @@ var addrs = map[string]string{"a": "10.9.0.11", "b": "10.9.0.12"}
 func (p *pair) plug(t *testing.T, port string) {
 	t.Helper()
 	must(t, p.Plug(port, p.ns[port], "eth0", netip.MustParsePrefix(addrs[port]+"/24")))
-	must(t, p.waitUp(port))
 }
 
 // udp opens a socket at a host.
@@ -166,6 +166,7 @@ func TestDelayHoldsUntilRepairedAndSurvivesAReplug(t *testing.T) {
 	}
 	must(t, p.Unplug("a"))
 	p.plug(t, "a")
+	must(t, p.waitUp("a"))
 	if took := p.bulk(t, 16); took < 120*time.Millisecond {
 		t.Errorf("plugged again, and data arrived after %s", took)
 	}
