@@ -58,6 +58,7 @@ type Line struct {
 type Machine struct {
 	opts    Options
 	started atomic.Int64 // processes that were given a socket
+	boots   atomic.Int64
 
 	mu        sync.Mutex
 	on        bool
@@ -196,6 +197,7 @@ func (m *Machine) PowerOn(context.Context) error {
 			unix.Close(mntFD),
 		)
 	}
+	m.boots.Add(1)
 	m.mu.Lock()
 	m.on, m.net, m.mnt, m.nl = true, netFD, mntFD, nl
 	m.mu.Unlock()
@@ -245,6 +247,10 @@ func (m *Machine) On() bool {
 	defer m.mu.Unlock()
 	return m.on
 }
+
+// Boot counts how often the machine has been switched on, so that what was done can be told to have been done
+// before a reboot.
+func (m *Machine) Boot() int64 { return m.boots.Load() }
 
 // Replug takes the uplink away and gives the machine a new one with the same name and address, and another
 // index and MAC, as when a card is replaced.

@@ -81,6 +81,9 @@ func (s *Switch) NetNS() netns.NsHandle { return s.ns }
 // Gateway returns the switch's own address.
 func (s *Switch) Gateway() netip.Addr { return s.gateway.Addr() }
 
+// Bits returns the prefix length of the underlay.
+func (s *Switch) Bits() int { return s.gateway.Bits() }
+
 // Plug connects a machine: a veth pair whose one end is the port on the switch and whose other end is called
 // uplink in the machine's namespace, with the given address and a default route to the gateway. A port or
 // address that is taken is refused. A port that was down or impaired when it was unplugged is so again.
