@@ -226,7 +226,7 @@ func ofPods() []Entry {
 		onNode("pods-vanish", "the pods of a node are gone without DEL", func(n string) Fault { return PodsVanished{n} }),
 		onNode("del-without-delegate", "DEL of a pod while the delegate is missing",
 			func(n string) Fault { return DelWithoutDelegate{n} }),
-		{ID: "add-storm", About: "many pods at once on a node", Args: map[string]string{"pods": "16"},
+		{ID: "add-storm", About: "many pods at once on a node", Args: map[string]string{"pods": "8"},
 			make: func(p place) (Fault, error) {
 				n, err := p.number("pods")
 				return AddStorm{p.node, n}, err
