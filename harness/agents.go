@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/reports/record"
@@ -22,11 +22,15 @@ const readyWithin = 20 * time.Second
 
 // spec tells an agent about its node.
 func (c *Cluster) spec(n *Node) driver.Spec {
-	return driver.Spec{
-		Node: n.Name(), PublicIP: n.Addr(), Uplink: node.Uplink, EtcdEndpoints: append(slices.Clip(c.opts.EtcdEndpoints), c.store.Endpoint()),
+	s := driver.Spec{
+		Node: n.Name(), PublicIP: n.Addr(), Uplink: node.Uplink, EtcdEndpoints: c.etcdEndpoints(),
 		EtcdPrefix: etcdPrefix, LeaseTTL: c.opts.LeaseTTL, Resync: c.opts.Resync, PeerHold: c.opts.PeerHold,
 		VNI: c.opts.VNI,
 	}
+	if c.store.Secure() {
+		s.EtcdCAFile, s.EtcdCertFile, s.EtcdKeyFile = etcd.CAFile, etcd.CertFile, etcd.KeyFile
+	}
+	return s
 }
 
 // RunAgent runs the agent's program on a node with more arguments, beside or instead of the agent, and waits for
@@ -53,6 +57,16 @@ func (c *Cluster) RunAgent(ctx context.Context, name string, args ...string) (*n
 
 // LaunchAgent starts a node's agent, with more arguments if given, and does not wait until it is ready.
 func (c *Cluster) LaunchAgent(ctx context.Context, name string, args ...string) (*node.Process, error) {
+	return c.launchAgent(ctx, name, func(c node.Command) node.Command { return c }, args...)
+}
+
+// launchAgent starts what change makes of the command of a node's agent.
+func (c *Cluster) launchAgent(
+	ctx context.Context,
+	name string,
+	change func(node.Command) node.Command,
+	args ...string,
+) (*node.Process, error) {
 	n, err := c.Node(name)
 	if err != nil {
 		return nil, err
@@ -64,7 +78,7 @@ func (c *Cluster) LaunchAgent(ctx context.Context, name string, args ...string) 
 	}
 	spec := c.spec(n)
 	spec.ExtraArgs = args
-	command := n.driver.Command(spec)
+	command := change(n.driver.Command(spec))
 	command.Notify = true
 	n.agent, err = n.Start(ctx, command)
 	return n.agent, err
@@ -74,6 +88,16 @@ func (c *Cluster) LaunchAgent(ctx context.Context, name string, args ...string) 
 // An agent that runs already is not an error. One that ends, or is not ready in time, is an error with its
 // last lines.
 func (c *Cluster) StartAgent(ctx context.Context, name string) error {
+	return c.StartAgentAs(ctx, name, func(c node.Command) node.Command { return c })
+}
+
+// StartAgentAs starts what change makes of the command of a node's agent, such as another program or other flags,
+// and waits for it like StartAgent.
+func (c *Cluster) StartAgentAs(
+	ctx context.Context,
+	name string,
+	change func(node.Command) node.Command,
+) error {
 	n, err := c.Node(name)
 	if err != nil {
 		return err
@@ -82,7 +106,7 @@ func (c *Cluster) StartAgent(ctx context.Context, name string) error {
 		return nil
 	}
 	began := time.Now()
-	agent, err := c.LaunchAgent(ctx, name)
+	agent, err := c.launchAgent(ctx, name, change)
 	if err != nil {
 		return err
 	}
@@ -239,14 +263,26 @@ func (c *Cluster) DataPlane(name string) ([]string, error) {
 
 // Reboot switches a node off and on. Its pods are gone, and so is its agent, until it is started.
 func (c *Cluster) Reboot(ctx context.Context, name string) error {
+	c.noteFault(name+" rebooted", record.FaultProved, "", nil)
+	c.mu.Lock()
+	c.broke = append(c.broke, name+" rebooted")
+	c.mu.Unlock()
+	if err := c.PowerOff(ctx, name); err != nil {
+		return err
+	}
 	n, err := c.Node(name)
 	if err != nil {
 		return err
 	}
-	c.noteFault(name+" rebooted", record.FaultProved, nil)
-	c.mu.Lock()
-	c.broke = append(c.broke, name+" rebooted")
-	c.mu.Unlock()
+	return n.Machine.PowerOn(ctx)
+}
+
+// PowerOff switches a node off. Its pods leave the mesh.
+func (c *Cluster) PowerOff(ctx context.Context, name string) error {
+	n, err := c.Node(name)
+	if err != nil {
+		return err
+	}
 	for _, p := range c.PodsOn(name) {
 		c.forgetPod(p)
 		if err := p.Close(); err != nil {
@@ -254,7 +290,7 @@ func (c *Cluster) Reboot(ctx context.Context, name string) error {
 		}
 	}
 	c.mesh.Remove(name)
-	return n.Machine.Reboot(ctx)
+	return n.Machine.PowerOff(ctx)
 }
 
 // wait waits for a condition that an agent is to bring about.

@@ -51,10 +51,12 @@ type Cluster struct {
 	dir    string
 	record *record.Writer
 	fabric *underlay.Switch
-	store  *etcd.Member
+	store  *etcd.Member // the first of its cluster
 	nodes  []*Node
 	mesh   *probe.Mesh
 	heals  fault.HealStack
+
+	etcdMachines []*node.Machine
 
 	mu     sync.Mutex
 	pods   []*pod.Pod
@@ -100,7 +102,10 @@ func New(ctx context.Context, opts Options, rec *record.Writer) (*Cluster, error
 	if err := c.build(ctx); err != nil {
 		return nil, errors.Join(diskFull(), fmt.Errorf("build the world: %w", err), c.Close())
 	}
-	addrs := map[string]string{etcdMachine: opts.Etcd.String()}
+	addrs := map[string]string{}
+	for _, m := range c.etcdMachines {
+		addrs[m.Name()] = m.Addr().String()
+	}
 	for _, n := range c.nodes {
 		addrs[n.Name()] = n.Addr().String()
 	}
@@ -143,14 +148,12 @@ func (c *Cluster) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	machine, err := c.machine(ctx, etcdMachine, c.opts.Etcd, nil)
-	if err != nil {
+	if err := c.prepareEtcd(ctx); err != nil {
 		return err
 	}
-	c.store = etcd.New(etcd.Options{Machine: machine})
 	starting, startCtx := errgroup.WithContext(ctx)
 	starting.Go(func() error {
-		if err := c.store.Start(startCtx); err != nil {
+		if err := etcd.StartAll(startCtx, c.store.Members()); err != nil {
 			return err
 		}
 		return c.configureNetwork(startCtx)
@@ -166,6 +169,9 @@ func (c *Cluster) build(ctx context.Context) error {
 			return errors.Join(err, starting.Wait())
 		}
 		c.nodes = append(c.nodes, &Node{Machine: m, driver: d})
+		if err := c.equip(m); err != nil {
+			return errors.Join(err, starting.Wait())
+		}
 	}
 	if err := starting.Wait(); err != nil {
 		return err
@@ -241,6 +247,9 @@ func (c *Cluster) configureNetwork(ctx context.Context) error {
 	if _, err := client.Put(ctx, etcdPrefix+"/config", string(raw)); err != nil {
 		return fmt.Errorf("put the network configuration: %w", err)
 	}
+	if c.store.Secure() {
+		return c.store.EnableAuth(ctx, etcdPrefix)
+	}
 	return nil
 }
 
@@ -267,8 +276,8 @@ func (c *Cluster) Close() error {
 	for _, n := range c.nodes {
 		errs = append(errs, n.Machine.Close())
 	}
-	if c.store != nil {
-		errs = append(errs, c.store.Machine().Close())
+	for _, m := range c.etcdMachines {
+		errs = append(errs, m.Close())
 	}
 	if c.fabric != nil {
 		errs = append(errs, c.fabric.Close())

@@ -43,6 +43,14 @@ func (c *Cluster) Device() string { return c.opts.Agent.Device(c.opts.VNI) }
 // SubnetFile implements fault.World.
 func (c *Cluster) SubnetFile() string { return c.opts.Agent.SubnetFile() }
 
+// StateDir implements fault.World; "" if the agent keeps nothing.
+func (c *Cluster) StateDir() string {
+	if d, ok := c.opts.Agent.(interface{ StateDir() string }); ok {
+		return d.StateDir()
+	}
+	return ""
+}
+
 // Nodes implements fault.World.
 func (c *Cluster) Nodes() []string {
 	var names []string
@@ -64,21 +72,25 @@ func (c *Cluster) Inject(ctx context.Context, faults ...fault.Fault) error {
 				return fmt.Errorf("%w: %s: %w", fault.ErrNotProven, f.Name(), err)
 			}
 		}
-		c.noteFault(f.Name(), record.FaultInjecting, nil)
+		how := ""
+		if m, ok := f.(fault.Mechanical); ok {
+			how = m.Mechanism()
+		}
+		c.noteFault(f.Name(), record.FaultInjecting, how, nil)
 		c.mu.Lock()
 		c.broke = append(c.broke, f.Name())
 		c.mu.Unlock()
 		if err := f.Inject(ctx, c); err != nil {
-			c.noteFault(f.Name(), record.FaultUnproved, err)
+			c.noteFault(f.Name(), record.FaultUnproved, how, err)
 			return fmt.Errorf("%s: %w", f.Name(), err)
 		}
-		c.noteFault(f.Name(), record.FaultProved, nil)
+		c.noteFault(f.Name(), record.FaultProved, how, nil)
 	}
 	return nil
 }
 
-func (c *Cluster) noteFault(name, phase string, err error) {
-	f := &record.Fault{Name: name, Phase: phase}
+func (c *Cluster) noteFault(name, phase, mechanism string, err error) {
+	f := &record.Fault{Name: name, Phase: phase, Mechanism: mechanism}
 	if err != nil {
 		f.Error = err.Error()
 	}
@@ -87,22 +99,28 @@ func (c *Cluster) noteFault(name, phase string, err error) {
 
 // Heal undoes all faults, the latest first, and returns the moment at which the last was undone.
 func (c *Cluster) Heal(ctx context.Context) (time.Time, error) {
-	names := c.heals.Names()
-	slices.Reverse(names)
+	before := c.heals.Names()
 	err := c.heals.Heal(ctx)
-	return c.noteHealed(slices.Compact(names), err), err
+	return c.noteHealed(before, err), err
 }
 
 // HealOne undoes one fault and leaves the others.
 func (c *Cluster) HealOne(ctx context.Context, f fault.Fault) (time.Time, error) {
+	before := c.heals.Names()
 	err := c.heals.HealOne(ctx, f.Name())
-	return c.noteHealed([]string{f.Name()}, err), err
+	return c.noteHealed(before, err), err
 }
 
-func (c *Cluster) noteHealed(names []string, err error) time.Time {
+// noteHealed notes, the latest first, which of the faults that were active before are no more. One whose heal
+// has to wait for another's is noted when it is really healed.
+func (c *Cluster) noteHealed(before []string, err error) time.Time {
 	now := time.Now()
-	for _, name := range names {
-		c.noteFault(name, record.FaultHealed, err)
+	active := c.heals.Names()
+	slices.Reverse(before)
+	for _, name := range slices.Compact(before) {
+		if !slices.Contains(active, name) {
+			c.noteFault(name, record.FaultHealed, "", err)
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,7 +201,7 @@ func (c *Cluster) WriteState(ctx context.Context) error {
 }
 
 func (c *Cluster) leaseLines(ctx context.Context) ([]string, error) {
-	if !c.store.Running() {
+	if !slices.ContainsFunc(c.store.Members(), (*etcd.Member).Running) {
 		return []string{"etcd is not running"}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

@@ -21,6 +21,11 @@ type Options struct {
 	FirstNode netip.Addr
 	// Etcd is the etcd member's address. Default: the 10th address of the underlay.
 	Etcd netip.Addr
+	// EtcdMembers is how many members etcd has: etcd, etcd2, …, at addresses that follow Etcd. Default 1.
+	EtcdMembers int
+	// EtcdTLS has etcd speak TLS and tell its clients apart by their certificates, which are made at start:
+	// agents may read and write the overlay's keys, and nothing else.
+	EtcdTLS bool
 	// EtcdEndpoints are given to the agents before the real one, such as dead ones.
 	EtcdEndpoints []string
 	// Network is what the overlay hands out to nodes. Default 172.16.0.0/16.
@@ -55,6 +60,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Underlay, netip.MustParsePrefix("192.168.200.0/24"))
 	setDefault(&o.FirstNode, offset(o.Underlay, 201))
 	setDefault(&o.Etcd, offset(o.Underlay, 10))
+	setDefault(&o.EtcdMembers, 1)
 	setDefault(&o.Network, netip.MustParsePrefix("172.16.0.0/16"))
 	setDefault(&o.SubnetLen, 24)
 	setDefault(&o.VNI, 1)
@@ -113,6 +119,14 @@ func (o Options) validate() error {
 	}
 	if o.Etcd == gateway || nodes(gateway) {
 		refuse("%s is the switch's own address: move Etcd or FirstNode off it", gateway)
+	}
+	for i := 1; i < o.EtcdMembers; i++ {
+		if a := plus(o.Etcd, i); nodes(a) || a == gateway || !o.Underlay.Contains(a) {
+			refuse("etcd member %d would have the address %s, which is not free: move Etcd", i+1, a)
+		}
+	}
+	if o.EtcdMembers < 0 {
+		refuse("etcd cannot have %d members", o.EtcdMembers)
 	}
 	if o.Network.Overlaps(o.Underlay) {
 		refuse("the overlay's network %s overlaps the underlay %s: pods and machines would share addresses",

@@ -53,6 +53,9 @@ func (c *Cluster) DelPod(ctx context.Context, p *pod.Pod) error {
 	return nil
 }
 
+// ForgetPod has the cluster and the mesh forget a pod that is gone without DEL.
+func (c *Cluster) ForgetPod(p *pod.Pod) { c.forgetPod(p) }
+
 func (c *Cluster) forgetPod(p *pod.Pod) {
 	c.mesh.Remove(p.Name)
 	c.mu.Lock()

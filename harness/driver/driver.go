@@ -26,7 +26,18 @@ type Spec struct {
 	Resync        time.Duration
 	PeerHold      time.Duration
 	VNI           int
-	ExtraArgs     []string
+	// EtcdCAFile, EtcdCertFile and EtcdKeyFile are set when etcd speaks TLS.
+	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
+	ExtraArgs                             []string
+}
+
+// tls lists the flags for TLS to etcd, which are flannel's.
+func (s Spec) tls() []string {
+	if s.EtcdCAFile == "" {
+		return nil
+	}
+	return []string{"--etcd-cafile=" + s.EtcdCAFile, "--etcd-certfile=" + s.EtcdCertFile,
+		"--etcd-keyfile=" + s.EtcdKeyFile}
 }
 
 // Driver is one overlay under test. Its values are read only, so one driver serves many nodes.
@@ -101,9 +112,13 @@ func (o Ours) Command(s Spec) node.Command {
 	for _, d := range o.Defects {
 		args = append(args, "--defect="+d)
 	}
+	args = append(args, s.tls()...)
 	args = append(append(args, o.Args...), s.ExtraArgs...)
 	return node.Command{Name: "overlayd", Path: o.binary("overlayd"), Args: args}
 }
+
+// StateDir is where the agent keeps what outlives it.
+func (o Ours) StateDir() string { return "/var/lib/overlayd" }
 
 // SubnetFile is flannel's.
 func (o Ours) SubnetFile() string { return "/run/flannel/subnet.env" }

@@ -38,5 +38,5 @@ func (f Flannel) Command(s Spec) node.Command {
 	return node.Command{Name: "flanneld", Path: f.Path, Args: append([]string{
 		"--etcd-endpoints=" + strings.Join(s.EtcdEndpoints, ","), "--etcd-prefix=" + s.EtcdPrefix,
 		"--iface=" + s.Uplink, "--public-ip=" + s.PublicIP.String(), "--ip-masq",
-	}, s.ExtraArgs...)}
+	}, append(s.tls(), s.ExtraArgs...)...)}
 }

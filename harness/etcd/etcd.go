@@ -36,11 +36,15 @@ type Options struct {
 	Machine *node.Machine
 	// LogLevel is the server's: debug, info, warn (default), error.
 	LogLevel string
+	// Authority, if set, has the member speak TLS to its clients and ask them for a certificate of that
+	// authority. The member's own is expected on its machine (Authority.Equip).
+	Authority *Authority
 }
 
 // Member is one etcd server. Its methods may be called from several goroutines.
 type Member struct {
 	opts Options
+	all  []*Member // of its cluster; nil when it is alone
 
 	starting sync.Mutex // held by Start, so that two do not both find no server
 	mu       sync.Mutex
@@ -59,11 +63,28 @@ func New(opts Options) *Member {
 func (m *Member) Machine() *node.Machine { return m.opts.Machine }
 
 // Endpoint returns the URL at which clients reach the member.
-func (m *Member) Endpoint() string { return m.url(clientPort) }
-
-func (m *Member) url(port int) string {
-	return fmt.Sprintf("http://%s", net.JoinHostPort(m.opts.Machine.Addr().String(), fmt.Sprint(port)))
+func (m *Member) Endpoint() string {
+	if m.opts.Authority != nil {
+		return "https://" + m.host(clientPort)
+	}
+	return "http://" + m.host(clientPort)
 }
+
+// Secure reports whether the member speaks TLS to its clients.
+func (m *Member) Secure() bool { return m.opts.Authority != nil }
+
+// Authority returns who signs the certificates of the member and its clients; nil without TLS.
+func (m *Member) Authority() *Authority { return m.opts.Authority }
+
+func (m *Member) peerURL() string { return "http://" + m.host(peerPort) }
+
+// host returns the member's address with a port.
+func (m *Member) host(port int) string {
+	return net.JoinHostPort(m.opts.Machine.Addr().String(), fmt.Sprint(port))
+}
+
+// ClientPort is the TCP port at which members answer clients.
+const ClientPort = clientPort
 
 // Start runs the server on the data it left, if any, and returns when it answers a linearizable read. A
 // server that ends before that is an error with its last lines. One that runs already is left as it is: a second
@@ -75,9 +96,13 @@ func (m *Member) Start(ctx context.Context) error {
 		return m.waitReady(ctx, m.Process())
 	}
 	name := m.opts.Machine.Name()
+	var cluster []string
+	for _, o := range m.Members() {
+		cluster = append(cluster, o.opts.Machine.Name()+"="+o.peerURL())
+	}
 	config, err := json.Marshal(serverConfig{
-		Name: name, Dir: dataDir, ClientURL: m.url(clientPort), PeerURL: m.url(peerPort),
-		Cluster: name + "=" + m.url(peerPort), LogLevel: m.opts.LogLevel,
+		Name: name, Dir: dataDir, ClientURL: m.Endpoint(), PeerURL: m.peerURL(),
+		Cluster: strings.Join(cluster, ","), LogLevel: m.opts.LogLevel,
 	})
 	if err != nil {
 		return fmt.Errorf("configure etcd: %w", err)
@@ -98,7 +123,7 @@ func (m *Member) Start(ctx context.Context) error {
 func (m *Member) waitReady(ctx context.Context, process *node.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	client, err := m.Client(ctx)
+	client, err := m.client(ctx, []*Member{m})
 	if err != nil {
 		return err
 	}
@@ -120,23 +145,41 @@ func (m *Member) waitReady(ctx context.Context, process *node.Process) error {
 	}
 }
 
-// Client returns a client whose connections are made on the member's own machine, so that the harness
-// reaches etcd whatever it has cut. The caller closes it.
+// Client returns a client of all members of the cluster whose connections are made on the members' own
+// machines, so that the harness reaches etcd whatever it has cut. The caller closes it.
 func (m *Member) Client(ctx context.Context) (*clientv3.Client, error) {
+	return m.client(ctx, m.Members())
+}
+
+func (m *Member) client(ctx context.Context, members []*Member) (*clientv3.Client, error) {
+	machines := map[string]*node.Machine{}
+	config := clientv3.Config{Logger: zap.NewNop(), Context: context.WithoutCancel(ctx)}
+	for _, o := range members {
+		machines[o.host(clientPort)] = o.opts.Machine
+		config.Endpoints = append(config.Endpoints, o.Endpoint())
+	}
 	dial := func(ctx context.Context, addr string) (conn net.Conn, err error) {
-		err = m.opts.Machine.Do(func() error {
+		machine, ok := machines[addr]
+		if !ok {
+			return nil, fmt.Errorf("%s is no member's address", addr)
+		}
+		err = machine.Do(func() error {
 			conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 			return err
 		})
 		return conn, err
 	}
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{m.Endpoint()}, Logger: zap.NewNop(), Context: context.WithoutCancel(ctx),
-		DialOptions: []grpc.DialOption{
-			grpc.WithContextDialer(dial),
-			grpc.WithConnectParams(grpc.ConnectParams{Backoff: fastBackoff, MinConnectTimeout: time.Second}),
-		},
-	})
+	config.DialOptions = []grpc.DialOption{
+		grpc.WithContextDialer(dial),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: fastBackoff, MinConnectTimeout: time.Second}),
+	}
+	if m.opts.Authority != nil {
+		var err error
+		if config.TLS, err = m.opts.Authority.rootTLS(); err != nil {
+			return nil, err
+		}
+	}
+	client, err := clientv3.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("open a client of etcd: %w", err)
 	}
@@ -195,7 +238,7 @@ func (m *Member) Resume() error {
 
 // Defragment gives the space of discarded revisions back to the disk. The server does not answer meanwhile.
 func (m *Member) Defragment(ctx context.Context) error {
-	client, err := m.Client(ctx)
+	client, err := m.client(ctx, []*Member{m})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -77,7 +78,15 @@ func (c serverConfig) embedded() (*embed.Config, error) {
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
 	cfg.InitialCluster = c.Cluster
+	if client.Scheme == "https" {
+		cfg.ClientTLSInfo.CertFile, cfg.ClientTLSInfo.KeyFile = CertFile, KeyFile
+		cfg.ClientTLSInfo.TrustedCAFile, cfg.ClientTLSInfo.ClientCertAuth = CAFile, true
+	}
 	cfg.TickMs, cfg.ElectionMs = 10, 100
+	if strings.Contains(c.Cluster, ",") {
+		// Several members on few processors miss each other's heartbeats for a tenth of a second.
+		cfg.TickMs, cfg.ElectionMs = 50, 500
+	}
 	cfg.UnsafeNoFsync = true
 	cfg.LogLevel = c.LogLevel
 	cfg.LogOutputs = []string{"stderr"}

@@ -56,6 +56,9 @@ func (f AgentPause) Inject(ctx context.Context, w World) error {
 	if err != nil {
 		return err
 	}
+	if !agent.Running() {
+		return fmt.Errorf("%w: no agent runs on %s", ErrNotProven, f.Node)
+	}
 	w.OnHeal(f.Name(), func(context.Context) error { return agent.Resume() })
 	if err := agent.Pause(); err != nil {
 		return err

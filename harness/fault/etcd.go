@@ -7,8 +7,14 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"syscall"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/nemesh/nemesh/harness/etcd"
+	"github.com/nemesh/nemesh/harness/underlay"
 )
 
 // EtcdStop ends etcd as an operator would; the heal starts it on its data.
@@ -19,11 +25,7 @@ func (EtcdStop) Name() string { return "etcd stopped" }
 
 // Inject implements Fault. The proof is that the server is gone and its port refuses.
 func (f EtcdStop) Inject(ctx context.Context, w World) error {
-	w.OnHeal(f.Name(), w.Etcd().Start)
-	if err := w.Etcd().Stop(ctx); err != nil {
-		return err
-	}
-	return proveRefused(ctx, w)
+	return endEtcd(ctx, w, f.Name(), (*etcd.Member).Stop)
 }
 
 // EtcdKill ends etcd with SIGKILL; the heal starts it on its data.
@@ -34,34 +36,57 @@ func (EtcdKill) Name() string { return "etcd killed" }
 
 // Inject implements Fault. The proof is that the server is gone and its port refuses.
 func (f EtcdKill) Inject(ctx context.Context, w World) error {
-	w.OnHeal(f.Name(), w.Etcd().Start)
-	if err := w.Etcd().Kill(ctx); err != nil {
-		return err
+	return endEtcd(ctx, w, f.Name(), (*etcd.Member).Kill)
+}
+
+// endEtcd ends every member.
+func endEtcd(
+	ctx context.Context, w World, name string, end func(*etcd.Member, context.Context) error,
+) error {
+	w.OnHeal(name, func(ctx context.Context) error { return etcd.StartAll(ctx, w.Etcd().Members()) })
+	for _, m := range w.Etcd().Members() {
+		if err := end(m, ctx); err != nil {
+			return err
+		}
 	}
 	return proveRefused(ctx, w)
 }
 
 func proveRefused(ctx context.Context, w World) error {
 	return prove(ctx, proofWithin, "connections to etcd are refused", func(ctx context.Context) (bool, error) {
-		err := dialEtcd(ctx, w, "")
-		return errors.Is(err, syscall.ECONNREFUSED), err
+		for _, m := range w.Etcd().Members() {
+			if err := dialMember(ctx, w, m, ""); !errors.Is(err, syscall.ECONNREFUSED) {
+				return false, err
+			}
+		}
+		return true, nil
 	})
 }
 
-// dialEtcd connects to etcd from a node, or from etcd's own machine if node is empty.
+// dialEtcd connects to etcd's first member from a node, or from its own machine if node is empty.
 func dialEtcd(ctx context.Context, w World, node string) error {
-	u, err := url.Parse(w.Etcd().Endpoint())
+	return dialMember(ctx, w, w.Etcd(), node)
+}
+
+func dialMember(ctx context.Context, w World, m *etcd.Member, node string) error {
+	return dialWithin(ctx, w, m, node, 300*time.Millisecond)
+}
+
+const clientPort = etcd.ClientPort
+
+func dialWithin(ctx context.Context, w World, m *etcd.Member, node string, within time.Duration) error {
+	u, err := url.Parse(m.Endpoint())
 	if err != nil {
 		return err
 	}
-	machine := w.Etcd().Machine()
+	machine := m.Machine()
 	if node != "" {
 		if machine, err = w.Machine(node); err != nil {
 			return err
 		}
 	}
 	return machine.Do(func() error {
-		conn, err := (&net.Dialer{Timeout: 300 * time.Millisecond}).DialContext(ctx, "tcp", u.Host)
+		conn, err := (&net.Dialer{Timeout: within}).DialContext(ctx, "tcp", u.Host)
 		if err != nil {
 			return err
 		}
@@ -77,9 +102,11 @@ func (EtcdPause) Name() string { return "etcd paused" }
 
 // Inject implements Fault. The proof is a read that is not answered.
 func (f EtcdPause) Inject(ctx context.Context, w World) error {
-	w.OnHeal(f.Name(), func(context.Context) error { return w.Etcd().Resume() })
-	if err := w.Etcd().Pause(); err != nil {
-		return err
+	for _, m := range w.Etcd().Members() {
+		w.OnHeal(f.Name(), func(context.Context) error { return m.Resume() })
+		if err := m.Pause(); err != nil {
+			return err
+		}
 	}
 	client, err := w.Etcd().Client(ctx)
 	if err != nil {
@@ -103,43 +130,42 @@ func (EtcdWipe) Name() string { return "etcd emptied" }
 // Inject implements Fault. The proof is that the data is gone and that the server's port refuses, so that what
 // the heal starts can only be empty.
 func (f EtcdWipe) Inject(ctx context.Context, w World) error {
-	client, err := w.Etcd().Client(ctx)
+	key := w.EtcdPrefix() + "/config"
+	var value string
+	err := withEtcd(ctx, w, func(client *clientv3.Client) error {
+		config, err := client.Get(ctx, key)
+		if err != nil {
+			return fmt.Errorf("read the network configuration: %w", err)
+		}
+		if len(config.Kvs) != 1 {
+			return fmt.Errorf("there is no network configuration at %s", key)
+		}
+		value = string(config.Kvs[0].Value)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	key := w.EtcdPrefix() + "/config"
-	config, err := client.Get(ctx, key)
-	if err != nil {
-		return fmt.Errorf("read the network configuration: %w", err)
-	}
-	if len(config.Kvs) != 1 {
-		return fmt.Errorf("there is no network configuration at %s", key)
-	}
-	value := string(config.Kvs[0].Value)
 	w.OnHeal(f.Name(), func(ctx context.Context) error {
-		if !w.Etcd().Running() {
-			if err := w.Etcd().Start(ctx); err != nil {
-				return err
-			}
-		}
-		client, err := w.Etcd().Client(ctx)
-		if err != nil {
+		if err := etcd.StartAll(ctx, w.Etcd().Members()); err != nil {
 			return err
 		}
-		defer client.Close()
-		_, err = client.Put(ctx, key, value)
-		return err
+		if err := withEtcd(ctx, w, func(client *clientv3.Client) error {
+			_, err := client.Put(ctx, key, value)
+			return err
+		}); err != nil || !w.Etcd().Secure() {
+			return err
+		}
+		return w.Etcd().EnableAuth(ctx, w.EtcdPrefix())
 	})
-	if err := w.Etcd().Kill(ctx); err != nil {
-		return err
-	}
-	if err := w.Etcd().Wipe(); err != nil {
-		return err
-	}
-	data := w.Etcd().Machine().Path("/var/lib/etcd")
-	if _, err := os.Stat(data); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%w: %s is still there (%w)", ErrNotProven, data, err)
+	for _, m := range w.Etcd().Members() {
+		if err := errors.Join(m.Kill(ctx), m.Wipe()); err != nil {
+			return err
+		}
+		data := m.Machine().Path("/var/lib/etcd")
+		if _, err := os.Stat(data); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%w: %s is still there (%w)", ErrNotProven, data, err)
+		}
 	}
 	return proveRefused(ctx, w)
 }
@@ -156,18 +182,24 @@ func (f CutFromEtcd) Inject(ctx context.Context, w World) error {
 	if _, err := w.Machine(f.Node); err != nil {
 		return err
 	}
-	etcd := w.Etcd().Machine().Name()
-	w.OnHeal(f.Name(), func(context.Context) error { return w.Switch().Heal(f.Node, etcd) })
-	if err := w.Switch().Cut(f.Node, etcd); err != nil {
+	var drops []underlay.Drop
+	for _, m := range w.Etcd().Members() {
+		etcd := m.Machine().Name()
+		drops = append(drops, underlay.Drop{From: f.Node, To: etcd}, underlay.Drop{From: etcd, To: f.Node})
+	}
+	w.OnHeal(f.Name(), func(context.Context) error { return w.Switch().Pass(f.Name()) })
+	if err := w.Switch().Drop(f.Name(), drops...); err != nil {
 		return err
 	}
 	return prove(ctx, proofWithin, "the switch drops what "+f.Node+" sends to etcd",
 		func(ctx context.Context) (bool, error) {
-			err := dialEtcd(ctx, w, f.Node)
-			if err == nil || errors.Is(err, syscall.ECONNREFUSED) {
-				return false, err
+			for _, m := range w.Etcd().Members() {
+				err := dialMember(ctx, w, m, f.Node)
+				if err == nil || errors.Is(err, syscall.ECONNREFUSED) {
+					return false, err
+				}
 			}
-			dropped, err := w.Switch().Dropped(f.Node, etcd)
-			return dropped > 0, err
+			dropped, err := w.Switch().DroppedBy(f.Name())
+			return err == nil && slices.Max(dropped) > 0, err
 		})
 }

@@ -22,7 +22,8 @@ func TestHealsRunLastInFirstOut(t *testing.T) {
 	s.Push("third", func(context.Context) error { panic("boom") })
 	push("fourth", nil)
 	err := s.Heal(t.Context())
-	if strings.Join(order, " ") != "fourth second first" {
+	// What failed is tried again after each round in which anything succeeded.
+	if strings.Join(order, " ") != "fourth second first second" {
 		t.Errorf("order %v", order)
 	}
 	for _, want := range []string{`heal "second": stuck`, `heal "third": panic: boom`} {
@@ -32,6 +33,31 @@ func TestHealsRunLastInFirstOut(t *testing.T) {
 	}
 	if err := s.Heal(t.Context()); err != nil || len(s.Names()) != 0 {
 		t.Errorf("healed twice: %v, %v", err, s.Names())
+	}
+}
+
+func TestHealThatNeedsAnotherIsRunAfterIt(t *testing.T) {
+	var s HealStack
+	off := true
+	s.Push("off", func(context.Context) error {
+		off = false
+		return nil
+	})
+	s.Push("file", func(context.Context) error {
+		if off {
+			return errors.New("it is switched off")
+		}
+		return nil
+	})
+	if err := s.HealOne(t.Context(), "file"); err != nil || strings.Join(s.Names(), " ") != "off file" {
+		t.Errorf("%v, left %v", err, s.Names())
+	}
+	if err := s.HealOne(t.Context(), "off"); err != nil || len(s.Names()) != 0 {
+		t.Errorf("%v, left %v", err, s.Names())
+	}
+	s.Push("hopeless", func(context.Context) error { return errors.New("never") })
+	if err := s.HealOne(t.Context(), "hopeless"); err == nil || len(s.Names()) != 0 {
+		t.Errorf("%v, left %v", err, s.Names())
 	}
 }
 

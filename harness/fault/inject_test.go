@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -161,13 +162,36 @@ func TestNeighboursAgeAndPermanentOnesDoNot(t *testing.T) {
 	}
 }
 
-func TestAllHaveNamesOfTheirOwn(t *testing.T) {
-	seen := map[string]bool{}
-	for _, f := range All("node01", "node02") {
-		name := f.Name()
-		if name == "" || seen[name] || strings.Contains(name, "  ") {
-			t.Errorf("%T: name %q is empty, taken or incomplete", f, name)
+func TestCatalogueHasIDsAndNamesOfTheirOwn(t *testing.T) {
+	w := newWorld(t)
+	kebab := regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	ids, names := map[string]bool{}, map[string]bool{}
+	for _, e := range Catalogue() {
+		if !kebab.MatchString(e.ID) || ids[e.ID] || e.About == "" {
+			t.Errorf("%+v: the id is taken or not in kebab case, or nothing is said of it", e)
 		}
-		seen[name] = true
+		ids[e.ID] = true
+		f, err := e.New(w, "node01", nil)
+		must(t, err)
+		name := f.Name()
+		if name == "" || names[name] || strings.Contains(name, "  ") {
+			t.Errorf("%s: name %q is empty, taken or incomplete", e.ID, name)
+		}
+		names[name] = true
+		if _, err := e.New(w, "node01", map[string]string{"colour": "red"}); err == nil {
+			t.Errorf("%s takes an argument that it does not have", e.ID)
+		}
+		if _, err := e.New(w, "node09", nil); err == nil {
+			t.Errorf("%s is made on a node that is not there", e.ID)
+		}
+		for arg := range e.Args {
+			_, err := e.New(w, "node01", map[string]string{arg: "\x00"})
+			if free := slices.Contains([]string{"key", "value", "path", "flags"}, arg); free != (err == nil) {
+				t.Errorf("%s with nonsense for %s: %v", e.ID, arg, err)
+			}
+		}
+	}
+	if _, err := Find("none"); err == nil {
+		t.Error("found what is not there")
 	}
 }

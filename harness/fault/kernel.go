@@ -3,7 +3,6 @@ package fault
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,17 +40,16 @@ func (f AgeNeighbours) Inject(_ context.Context, w World) error {
 		}
 		for _, a := range ageing {
 			key := "net.ipv4.neigh." + strings.ReplaceAll(w.Device(), ".", "/") + "." + a.key
-			before, err := machine.ReadSysctl(key)
-			if err != nil {
-				return err
-			}
-			w.OnHeal(f.Name(), func(context.Context) error { return machine.Sysctl(key, before) })
-			if err := machine.Sysctl(key, a.value); err != nil {
-				return err
-			}
-			if after, err := machine.ReadSysctl(key); err != nil || after != a.value {
-				return fmt.Errorf("%w: %s on %s is %q after it was set to %q",
-					errors.Join(ErrNotProven, err), key, name, after, a.value)
+			undo := func() error { return nil }
+			boot := machine.Boot()
+			w.OnHeal(f.Name(), func(context.Context) error {
+				if !machine.On() || machine.Boot() != boot {
+					return nil // what was changed went with the boot before
+				}
+				return undo()
+			})
+			if undo, err = setSysctl(machine, key, a.value); err != nil {
+				return fmt.Errorf("%w: on %s: %w", ErrNotProven, name, err)
 			}
 		}
 		// The kernel draws a new reachable time only now and then (net/core/neighbour.c, neigh_periodic_work),

@@ -2,23 +2,41 @@ package fault
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// withEtcd runs fn with a client of the world's etcd.
+// withEtcd runs fn with a client of the world's etcd. When etcd does not answer, as under another fault, the
+// client is closed after a while, which ends fn, and the error says so.
 func withEtcd(ctx context.Context, w World, fn func(*clientv3.Client) error) error {
 	client, err := w.Etcd().Client(ctx)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	return fn(client)
+	result := make(chan error, 1)
+	go func() { result <- fn(client) }()
+	late := time.NewTimer(answerWithin)
+	defer late.Stop()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-late.C:
+		err = fmt.Errorf("it did not within %s", answerWithin)
+	}
+	client.Close()
+	return fmt.Errorf("%w: etcd must answer for this: %w", ErrNotProven, errors.Join(err, <-result))
 }
+
+// answerWithin bounds what is asked of etcd.
+const answerWithin = 10 * time.Second
 
 // leaseOf finds the key and etcd lease of a node; it must have one.
 func leaseOf(ctx context.Context, c *clientv3.Client, w World, node string) (string, clientv3.LeaseID, error) {
@@ -140,83 +158,4 @@ func (f KeysPut) Inject(ctx context.Context, w World) error {
 		}
 		return nil
 	})
-}
-
-// EtcdCompacted discards etcd's history up to now, so that a watch that fell behind cannot go on.
-type EtcdCompacted struct{}
-
-// Name implements Fault.
-func (EtcdCompacted) Name() string { return "etcd compacted" }
-
-// Inject implements Fault. The proof is that a watch from the first revision is refused.
-func (EtcdCompacted) Inject(ctx context.Context, w World) error {
-	return withEtcd(ctx, w, func(c *clientv3.Client) error {
-		now, err := c.Get(ctx, "now")
-		if err != nil {
-			return err
-		}
-		if _, err := c.Compact(ctx, now.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
-			return err
-		}
-		_, err = c.Get(ctx, "now", clientv3.WithRev(1))
-		if err == nil || !strings.Contains(err.Error(), "compacted") {
-			return fmt.Errorf("%w: revision 1 can still be read (%w)", ErrNotProven, err)
-		}
-		return nil
-	})
-}
-
-// EtcdRestored ends etcd and puts an older copy of its data in place (etcd.Member.Save), so that its revision
-// goes backwards; the heal starts it if Inject did not get that far.
-type EtcdRestored struct{ Copy string }
-
-// Name implements Fault.
-func (EtcdRestored) Name() string { return "etcd restored from an older snapshot" }
-
-// Inject implements Fault. The proof is that the revision is lower than before.
-func (f EtcdRestored) Inject(ctx context.Context, w World) error {
-	// Agents write again as soon as etcd is back, so the history that is lost is made long enough to tell.
-	if err := makeHistory(ctx, w); err != nil {
-		return err
-	}
-	before, err := revision(ctx, w)
-	if err != nil {
-		return err
-	}
-	if err := w.Etcd().Kill(ctx); err != nil {
-		return err
-	}
-	if err := w.Etcd().Restore(f.Copy); err != nil {
-		return err
-	}
-	if err := w.Etcd().Start(ctx); err != nil {
-		return err
-	}
-	after, err := revision(ctx, w)
-	if err == nil && after >= before {
-		err = fmt.Errorf("%w: revision %d came after %d", ErrNotProven, after, before)
-	}
-	return err
-}
-
-func makeHistory(ctx context.Context, w World) error {
-	return withEtcd(ctx, w, func(c *clientv3.Client) error {
-		for range 100 {
-			if _, err := c.Put(ctx, "history", "made"); err != nil {
-				return fmt.Errorf("make history: %w", err)
-			}
-		}
-		return nil
-	})
-}
-
-func revision(ctx context.Context, w World) (n int64, err error) {
-	err = withEtcd(ctx, w, func(c *clientv3.Client) error {
-		resp, err := c.Get(ctx, "now")
-		if err == nil {
-			n = resp.Header.Revision
-		}
-		return err
-	})
-	return n, err
 }

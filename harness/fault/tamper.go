@@ -5,65 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/nemesh/nemesh/harness/node"
 )
 
-// UplinkReaddressed gives a node's uplink another address, as a DHCP server may; the heal gives the old one back.
-type UplinkReaddressed struct {
-	Node string
-	Addr netip.Prefix
-}
-
-// Name implements Fault.
-func (f UplinkReaddressed) Name() string { return "uplink of " + f.Node + " has another address" }
-
-// Inject implements Fault. The proof is that the kernel took both changes.
-func (f UplinkReaddressed) Inject(_ context.Context, w World) error {
-	machine, err := w.Machine(f.Node)
-	if err != nil {
-		return err
-	}
-	old := netip.PrefixFrom(machine.Addr(), f.Addr.Bits())
-	w.OnHeal(f.Name(), func(context.Context) error { return readdress(machine, f.Addr, old) })
-	if err := readdress(machine, old, f.Addr); err != nil {
-		return fmt.Errorf("%w: %w", ErrNotProven, err)
-	}
-	return nil
-}
-
-// readdress replaces an address of the uplink, and puts back the default route that goes with it.
-func readdress(m *node.Machine, from, to netip.Prefix) error {
-	link, err := m.Netlink().LinkByName(node.Uplink)
-	if err != nil {
-		return err
-	}
-	routes, err := m.Netlink().RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{LinkIndex: link.Attrs().Index},
-		netlink.RT_FILTER_OIF)
-	if err != nil {
-		return err
-	}
-	address := func(p netip.Prefix) *netlink.Addr {
-		return &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), 32)}}
-	}
-	if err := errors.Join(m.Netlink().AddrDel(link, address(from)), m.Netlink().AddrAdd(link, address(to))); err != nil {
-		return err
-	}
-	for _, r := range routes {
-		if r.Gw != nil && (r.Dst == nil || r.Dst.IP.IsUnspecified()) {
-			return m.Netlink().RouteReplace(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: r.Gw})
-		}
-	}
-	return nil
-}
-
-// Tamper changes one thing in a node's kernel behind the agent's back. Repairing it is the overlay's part, so
-// there is no heal; the proof is that the kernel took the change.
+// Tamper changes one thing in a node's kernel behind the agent's back. Where repairing it is the overlay's part
+// there is no heal; what is not the overlay's own is put back by the heal. The proof is that the kernel took the
+// change.
 type Tamper struct {
 	Node string
 	What Tampering
@@ -72,65 +25,127 @@ type Tamper struct {
 // Tampering is one kind of change.
 type Tampering struct {
 	name string
-	do   func(m *node.Machine, link netlink.Link) error
+	// do makes the change. What it returns, if anything, undoes it.
+	do func(m *node.Machine, link netlink.Link) (undo func() error, err error)
 }
 
 // String returns the name by which the kind is reported.
 func (t Tampering) String() string { return t.name }
 
+// final makes a change of one that the overlay repairs.
+func final(do func(m *node.Machine, link netlink.Link) error) func(*node.Machine, netlink.Link) (
+	func() error, error) {
+	return func(m *node.Machine, link netlink.Link) (func() error, error) { return nil, do(m, link) }
+}
+
+// strangerMAC is nobody's: locally administered.
+var strangerMAC = net.HardwareAddr{0x02, 0x66, 0x66, 0x66, 0x66, 0x66}
+
+// stranger is an address at which nobody is (RFC 5737).
+var stranger = net.IPv4(192, 0, 2, 66)
+
 // Kinds of tampering with the overlay's own objects.
 var (
-	DeviceDeleted = Tampering{"device deleted", func(m *node.Machine, link netlink.Link) error {
+	DeviceDeleted = Tampering{"device deleted", final(func(m *node.Machine, link netlink.Link) error {
 		return m.Netlink().LinkDel(link)
-	}}
-	DeviceDown = Tampering{"device down", func(m *node.Machine, link netlink.Link) error {
+	})}
+	DeviceDown = Tampering{"device down", final(func(m *node.Machine, link netlink.Link) error {
 		return m.Netlink().LinkSetDown(link)
-	}}
-	DeviceMACChanged = Tampering{"device's MAC changed", func(m *node.Machine, link netlink.Link) error {
-		return m.Netlink().LinkSetHardwareAddr(link, net.HardwareAddr{0x02, 0x66, 0x66, 0x66, 0x66, 0x66})
-	}}
-	RoutesDeleted = Tampering{"routes deleted", func(m *node.Machine, link netlink.Link) error {
+	})}
+	DeviceMACChanged = Tampering{"device's MAC changed", final(func(m *node.Machine, link netlink.Link) error {
+		return m.Netlink().LinkSetHardwareAddr(link, strangerMAC)
+	})}
+	DeviceMTUChanged = Tampering{"device's MTU changed", final(func(m *node.Machine, link netlink.Link) error {
+		return m.Netlink().LinkSetMTU(link, 1200)
+	})}
+	RoutesDeleted = Tampering{"routes deleted", final(func(m *node.Machine, link netlink.Link) error {
 		return each(m.Netlink().RouteList(link, netlink.FAMILY_V4))(func(r netlink.Route) error {
 			return m.Netlink().RouteDel(&r)
 		})
-	}}
-	NeighboursDeleted = Tampering{"neighbours deleted", func(m *node.Machine, link netlink.Link) error {
+	})}
+	// RoutesChanged leads what was for the peers out of the uplink.
+	RoutesChanged = Tampering{"routes changed", final(func(m *node.Machine, link netlink.Link) error {
+		uplink, err := m.Netlink().LinkByName(node.Uplink)
+		if err != nil {
+			return err
+		}
+		return each(m.Netlink().RouteList(link, netlink.FAMILY_V4))(func(r netlink.Route) error {
+			return m.Netlink().RouteReplace(&netlink.Route{Dst: r.Dst, LinkIndex: uplink.Attrs().Index,
+				Scope: netlink.SCOPE_LINK, Priority: r.Priority, Table: r.Table})
+		})
+	})}
+	NeighboursDeleted = Tampering{"neighbours deleted", final(func(m *node.Machine, link netlink.Link) error {
 		return each(m.Netlink().NeighList(link.Attrs().Index, netlink.FAMILY_V4))(func(n netlink.Neigh) error {
 			return m.Netlink().NeighDel(&n)
 		})
-	}}
-	FDBDeleted = Tampering{"forwarding entries deleted", func(m *node.Machine, link netlink.Link) error {
+	})}
+	NeighboursChanged = Tampering{"neighbours changed", final(func(m *node.Machine, link netlink.Link) error {
+		return each(m.Netlink().NeighList(link.Attrs().Index, netlink.FAMILY_V4))(func(n netlink.Neigh) error {
+			n.HardwareAddr = strangerMAC
+			return m.Netlink().NeighSet(&n)
+		})
+	})}
+	FDBDeleted = Tampering{"forwarding entries deleted", final(func(m *node.Machine, link netlink.Link) error {
 		return each(m.Netlink().NeighList(link.Attrs().Index, unix.AF_BRIDGE))(func(n netlink.Neigh) error {
 			return m.Netlink().NeighDel(&n)
 		})
-	}}
-	RulesFlushed = Tampering{"all nftables rules flushed", func(m *node.Machine, _ netlink.Link) error {
+	})}
+	// FDBChanged leads what was for the peers' VTEPs to an address at which nobody is.
+	FDBChanged = Tampering{"forwarding entries changed", final(func(m *node.Machine, link netlink.Link) error {
+		return each(m.Netlink().NeighList(link.Attrs().Index, unix.AF_BRIDGE))(func(n netlink.Neigh) error {
+			n.IP = stranger
+			return m.Netlink().NeighSet(&n)
+		})
+	})}
+	RulesFlushed = Tampering{"all nftables rules flushed", final(func(m *node.Machine, _ netlink.Link) error {
 		conn, err := nftables.New(nftables.WithNetNSFd(int(m.NetNS())))
 		if err != nil {
 			return err
 		}
 		conn.FlushRuleset()
 		return conn.Flush()
-	}}
-	ForwardingOff = Tampering{"ip_forward set to 0", func(m *node.Machine, _ netlink.Link) error {
+	})}
+	ForwardingOff = Tampering{"ip_forward set to 0", final(func(m *node.Machine, _ netlink.Link) error {
 		return m.Sysctl("net.ipv4.ip_forward", "0")
-	}}
+	})}
 	// ForwardDrop is what Docker does: the FORWARD chain of iptables' filter table, as iptables-nft keeps it,
 	// with policy DROP (flannel#799).
-	ForwardDrop = Tampering{"FORWARD policy DROP", func(m *node.Machine, _ netlink.Link) error {
-		conn, err := nftables.New(nftables.WithNetNSFd(int(m.NetNS())))
-		if err != nil {
-			return err
+	ForwardDrop = Tampering{"FORWARD policy DROP", func(m *node.Machine, _ netlink.Link) (func() error, error) {
+		return forward(m, nftables.ChainPolicyDrop, nil)
+	}}
+	// ForwardReject is what firewalld leaves at the end of its chains: whatever got that far is refused.
+	ForwardReject = Tampering{"catch-all REJECT in FORWARD",
+		func(m *node.Machine, _ netlink.Link) (func() error, error) {
+			return forward(m, nftables.ChainPolicyAccept, []expr.Any{
+				&expr.Counter{},
+				&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: 3}, // port unreachable, iptables' default
+			})
+		}}
+	// ReversePathStrict has the kernel drop what comes in by another link than an answer would leave by
+	// (RFC 3704, 2.2).
+	ReversePathStrict = Tampering{"rp_filter set to 1", func(m *node.Machine, link netlink.Link) (func() error, error) {
+		var undo []func() error
+		for _, name := range []string{"all", "default", node.Uplink, link.Attrs().Name} {
+			back, err := setSysctl(m, "net.ipv4.conf."+dotted(name)+".rp_filter", "1")
+			undo = append(undo, back)
+			if err != nil {
+				return joined(undo), err
+			}
 		}
-		drop := nftables.ChainPolicyDrop
-		conn.AddChain(&nftables.Chain{
-			Name: "FORWARD", Table: conn.AddTable(&nftables.Table{Name: "filter", Family: nftables.TableFamilyIPv4}),
-			Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward,
-			Priority: nftables.ChainPriorityFilter, Policy: &drop,
-		})
-		return conn.Flush()
+		return joined(undo), nil
 	}}
 )
+
+// joined undoes several changes, the last first.
+func joined(all []func() error) func() error {
+	return func() error {
+		var errs []error
+		for i := len(all) - 1; i >= 0; i-- {
+			errs = append(errs, all[i]())
+		}
+		return errors.Join(errs...)
+	}
+}
 
 // each runs do for every entry of a list that was read.
 func each[T any](all []T, err error) func(do func(T) error) error {
@@ -155,9 +170,23 @@ func (f Tamper) Inject(_ context.Context, w World) error {
 	if err != nil {
 		return err
 	}
+	if !machine.On() {
+		return fmt.Errorf("%w: %s is switched off", ErrNotProven, f.Node)
+	}
+	boot := machine.Boot()
+	undo := func() error { return nil }
+	w.OnHeal(f.Name(), func(context.Context) error {
+		if !machine.On() || machine.Boot() != boot {
+			return nil // what was changed went with the boot before
+		}
+		return undo()
+	})
 	link, err := machine.Netlink().LinkByName(w.Device())
 	if err == nil {
-		err = f.What.do(machine, link)
+		var back func() error
+		if back, err = f.What.do(machine, link); back != nil {
+			undo = back
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotProven, err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/reexec"
 	"github.com/nemesh/nemesh/harness/sandbox"
 	"github.com/nemesh/nemesh/harness/underlay"
@@ -85,6 +86,24 @@ func (w *world) Device() string           { return "flannel.1" }
 func (w *world) SubnetFile() string       { return "/run/flannel/subnet.env" }
 func (w *world) Nodes() []string          { return []string{"node01", "node02"} }
 
+func (w *world) StateDir() string         { return "/var/lib/agent" }
+func (w *world) PodsOn(string) []*pod.Pod { return nil }
+func (w *world) ForgetPod(*pod.Pod)       {}
+
+func (w *world) AddPod(context.Context, string, string) (*pod.Pod, error) {
+	return nil, errors.New("this world has no pods")
+}
+
+func (w *world) DelPod(context.Context, *pod.Pod) error { return errors.New("this world has no pods") }
+
+func (w *world) PowerOff(ctx context.Context, name string) error {
+	m, err := w.Machine(name)
+	if err != nil {
+		return err
+	}
+	return m.PowerOff(ctx)
+}
+
 func (w *world) OnHeal(name string, heal func(context.Context) error) { w.Push(name, heal) }
 
 func (w *world) Machine(name string) (*node.Machine, error) {
@@ -102,6 +121,10 @@ func (w *world) Agent(name string) (*node.Process, error) {
 }
 
 func (w *world) StartAgent(ctx context.Context, name string) error {
+	return w.StartAgentAs(ctx, name, func(c node.Command) node.Command { return c })
+}
+
+func (w *world) StartAgentAs(ctx context.Context, name string, change func(node.Command) node.Command) error {
 	if p := w.agents[name]; p != nil && p.Running() {
 		return nil
 	}
@@ -110,7 +133,7 @@ func (w *world) StartAgent(ctx context.Context, name string) error {
 		return err
 	}
 	self := reexec.Command(idler)
-	p, err := m.Start(ctx, node.Command{Name: "agent", Path: self.Path, Argv0: idler})
+	p, err := m.Start(ctx, change(node.Command{Name: "agent", Path: self.Path, Argv0: idler}))
 	if err != nil {
 		return err
 	}

@@ -47,6 +47,13 @@ func All() []Feature {
 			"a kernel with CONFIG_PACKET",
 			packetSocket,
 		},
+		{"tbf", "rate limits", false, "sudo modprobe sch_tbf", qdisc(func(a netlink.QdiscAttrs) netlink.Qdisc {
+			return &netlink.Tbf{QdiscAttrs: a, Rate: 1 << 20, Limit: 1 << 16, Buffer: 1 << 16}
+		})},
+		{"netem", "packet loss, delay and the like in the kernel; a user-space queue stands in for it", false,
+			"sudo modprobe sch_netem", qdisc(func(a netlink.QdiscAttrs) netlink.Qdisc {
+				return netlink.NewNetem(a, netlink.NetemQdiscAttrs{Latency: 1000})
+			})},
 		{"tun", "the udp backend", false, "sudo modprobe tun", device("/dev/net/tun")},
 	}
 }
@@ -106,6 +113,32 @@ func link(l netlink.Link) func() error {
 		l.Attrs().Name = "probe"
 		return netlink.LinkAdd(l)
 	}
+}
+
+// qdisc puts a queueing discipline on a veth.
+func qdisc(of func(netlink.QdiscAttrs) netlink.Qdisc) func() error {
+	return func() error {
+		if err := link(&netlink.Veth{PeerName: "probe-peer"})(); err != nil {
+			return err
+		}
+		l, err := netlink.LinkByName("probe")
+		if err != nil {
+			return err
+		}
+		return netlink.QdiscAdd(of(netlink.QdiscAttrs{
+			LinkIndex: l.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT,
+		}))
+	}
+}
+
+// Has tries one feature by name.
+func Has(name string) bool {
+	for _, f := range All() {
+		if f.Name == name {
+			return f.Try() == nil
+		}
+	}
+	return false
 }
 
 func table(family nftables.TableFamily) func() error {

@@ -58,6 +58,7 @@ type Line struct {
 type Machine struct {
 	opts    Options
 	started atomic.Int64 // processes that were given a socket
+	boots   atomic.Int64
 
 	mu        sync.Mutex
 	on        bool
@@ -196,6 +197,7 @@ func (m *Machine) PowerOn(context.Context) error {
 			unix.Close(mntFD),
 		)
 	}
+	m.boots.Add(1)
 	m.mu.Lock()
 	m.on, m.net, m.mnt, m.nl = true, netFD, mntFD, nl
 	m.mu.Unlock()
@@ -237,6 +239,26 @@ func (m *Machine) PowerOff(ctx context.Context) error {
 	// namespace, and with it the far end, only later.
 	errs = append(errs, m.opts.Switch.Unplug(m.opts.Name), unix.Close(m.net), unix.Close(m.mnt))
 	return errors.Join(append(errs, empty(filepath.Join(m.opts.Dir, "run")))...)
+}
+
+// On reports whether the machine is switched on.
+func (m *Machine) On() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.on
+}
+
+// Boot counts how often the machine has been switched on, so that what was done can be told to have been done
+// before a reboot.
+func (m *Machine) Boot() int64 { return m.boots.Load() }
+
+// Replug takes the uplink away and gives the machine a new one with the same name and address, and another
+// index and MAC, as when a card is replaced.
+func (m *Machine) Replug() error {
+	if err := m.opts.Switch.Unplug(m.opts.Name); err != nil {
+		return err
+	}
+	return m.opts.Switch.Plug(m.opts.Name, m.NetNS(), Uplink, m.opts.Addr)
 }
 
 // Reboot switches the machine off and on: processes, pods, links, rules and /run are gone; /var/lib and

@@ -44,8 +44,9 @@ type Process struct {
 	exited  chan struct{}
 	err     error // of Wait; read after exited is closed
 
-	mu   sync.Mutex
-	tail []string
+	mu     sync.Mutex
+	tail   []string
+	paused int // how many have paused it and not let it go on
 }
 
 // Start runs a program on the machine. The process outlives ctx; it ends when it exits, is killed, or the
@@ -244,9 +245,10 @@ func (p *Process) Kill(ctx context.Context) error {
 	return p.wait(ctx, "SIGKILL")
 }
 
-// Terminate asks the process to end (SIGTERM) and waits at most grace for it.
+// Terminate asks the process to end (SIGTERM) and waits at most grace for it. A paused one is let go on for it,
+// as systemd does, since it could not end otherwise.
 func (p *Process) Terminate(ctx context.Context, grace time.Duration) error {
-	if err := p.Signal(syscall.SIGTERM); err != nil {
+	if err := errors.Join(p.Signal(syscall.SIGTERM), p.Signal(syscall.SIGCONT)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace)
@@ -254,11 +256,25 @@ func (p *Process) Terminate(ctx context.Context, grace time.Duration) error {
 	return p.wait(ctx, "SIGTERM")
 }
 
-// Pause stops the process and its children as they are (SIGSTOP); Resume lets them go on (SIGCONT).
-func (p *Process) Pause() error { return p.Signal(syscall.SIGSTOP) }
+// Pause stops the process and its children as they are (SIGSTOP); Resume lets them go on (SIGCONT), when it has
+// been called as often as Pause.
+func (p *Process) Pause() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused++
+	return p.Signal(syscall.SIGSTOP)
+}
 
-// Resume lets a paused process go on.
-func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
+// Resume lets a paused process go on, unless somebody else has paused it too.
+func (p *Process) Resume() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused = max(0, p.paused-1)
+	if p.paused > 0 {
+		return nil
+	}
+	return p.Signal(syscall.SIGCONT)
+}
 
 func (p *Process) wait(ctx context.Context, after string) error {
 	select {

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
@@ -117,6 +119,41 @@ func (p *Pod) Del(ctx context.Context) error {
 		return fmt.Errorf("CNI DEL of pod %s on %s: %w", p.Name, p.Machine.Name(), err)
 	}
 	return errors.Join(p.Close(), p.Machine.RemoveNetNS(p.Name))
+}
+
+// DelWithout runs CNI DEL while one plugin, which another calls, is missing on the machine. The pod's namespace is
+// kept; what it had is left to a DEL that succeeds. The error is DEL's.
+func (p *Pod) DelWithout(ctx context.Context, plugin string) error {
+	const dir = "/var/lib/cni-bin-without"
+	some := p.Machine.Path(dir)
+	if err := os.MkdirAll(some, 0o755); err != nil {
+		return fmt.Errorf("lay out the plugins but %s: %w", plugin, err)
+	}
+	defer os.RemoveAll(some)
+	for _, bin := range p.network.BinDirs {
+		entries, err := os.ReadDir(bin)
+		if err != nil {
+			return fmt.Errorf("list the plugins: %w", err)
+		}
+		for _, e := range entries {
+			if e.Name() == plugin || e.Name()[0] == '.' {
+				continue
+			}
+			err := os.Symlink(filepath.Join(bin, e.Name()), filepath.Join(some, e.Name()))
+			if err != nil && !errors.Is(err, os.ErrExist) {
+				return fmt.Errorf("lay out the plugins but %s: %w", plugin, err)
+			}
+		}
+	}
+	without := &Pod{Name: p.Name, Machine: p.Machine, network: p.network}
+	without.network.BinDirs = []string{dir}
+	err := without.do(func(cni *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
+		return cni.DelNetworkList(ctx, list, p.runtime())
+	})
+	if err != nil {
+		return fmt.Errorf("CNI DEL of pod %s on %s: %w", p.Name, p.Machine.Name(), err)
+	}
+	return nil
 }
 
 // Vanish takes the namespace away without telling CNI, as a crash or a power failure does.

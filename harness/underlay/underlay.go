@@ -26,8 +26,19 @@ type Switch struct {
 	bridge  netlink.Link
 	gateway netip.Prefix
 
-	mu    sync.Mutex
-	ports map[string]netip.Prefix
+	mu     sync.Mutex
+	ports  map[string]*plugged
+	relays int // made so far, for names
+
+	conditioning sync.Mutex // held while a port's condition is changed
+	conditions   map[string]*condition
+}
+
+// plugged is a port in use: the machine at the other end of the cable and what the uplink is called there.
+type plugged struct {
+	addr    netip.Prefix
+	machine netns.NsHandle
+	uplink  string
 }
 
 // NewSwitch makes a switch whose own address, the gateway of every machine, is gateway.
@@ -36,7 +47,7 @@ func NewSwitch(gateway netip.Prefix) (*Switch, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Switch{ns: ns, gateway: gateway, ports: map[string]netip.Prefix{}}
+	s := &Switch{ns: ns, gateway: gateway, ports: map[string]*plugged{}, conditions: map[string]*condition{}}
 	if err := s.build(); err != nil {
 		return nil, errors.Join(fmt.Errorf("build the switch: %w", err), s.Close())
 	}
@@ -70,14 +81,22 @@ func (s *Switch) NetNS() netns.NsHandle { return s.ns }
 // Gateway returns the switch's own address.
 func (s *Switch) Gateway() netip.Addr { return s.gateway.Addr() }
 
+// Bits returns the prefix length of the underlay.
+func (s *Switch) Bits() int { return s.gateway.Bits() }
+
 // Plug connects a machine: a veth pair whose one end is the port on the switch and whose other end is called
 // uplink in the machine's namespace, with the given address and a default route to the gateway. A port or
-// address that is taken is refused.
+// address that is taken is refused. A port that was down or impaired when it was unplugged is so again.
 func (s *Switch) Plug(port string, machine netns.NsHandle, uplink string, addr netip.Prefix) error {
-	if err := s.reserve(port, addr); err != nil {
+	s.conditioning.Lock()
+	defer s.conditioning.Unlock()
+	if err := s.reserve(port, &plugged{addr, machine, uplink}); err != nil {
 		return err
 	}
 	err := s.connect(port, machine, uplink, addr)
+	if _, bad := s.conditions[port]; err == nil && bad {
+		err = s.apply(port)
+	}
 	if err != nil {
 		s.forget(port)
 		return fmt.Errorf("plug %s into the switch: %w", port, err)
@@ -85,19 +104,25 @@ func (s *Switch) Plug(port string, machine netns.NsHandle, uplink string, addr n
 	return nil
 }
 
-func (s *Switch) reserve(port string, addr netip.Prefix) error {
+func (s *Switch) reserve(port string, p *plugged) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, taken := s.ports[port]; taken {
 		return fmt.Errorf("port %s of the switch is in use: unplug it first", port)
 	}
-	for other, a := range s.ports {
-		if a.Addr() == addr.Addr() {
-			return fmt.Errorf("%s has the address %s already: give %s another one", other, addr.Addr(), port)
+	for other, o := range s.ports {
+		if o.addr.Addr() == p.addr.Addr() {
+			return fmt.Errorf("%s has the address %s already: give %s another one", other, p.addr.Addr(), port)
 		}
 	}
-	s.ports[port] = addr
+	s.ports[port] = p
 	return nil
+}
+
+func (s *Switch) inUse(port string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ports[port] != nil
 }
 
 func (s *Switch) forget(port string) {
@@ -143,15 +168,15 @@ func (s *Switch) connect(port string, machine netns.NsHandle, uplink string, add
 // Unplug removes a port and with it the machine's uplink. A port that is not plugged is not an error: when a
 // machine's namespace goes, its uplink and the port go with it.
 func (s *Switch) Unplug(port string) error {
+	s.conditioning.Lock()
+	defer s.conditioning.Unlock()
 	s.forget(port)
-	link, err := s.nl.LinkByName(port)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		return nil
+	err := s.unlink(port)
+	if c := s.conditions[port]; c != nil {
+		c.shaped = false // the queueing disciplines went with the links
+		err = errors.Join(err, s.removeRelay(port, c))
 	}
 	if err != nil {
-		return fmt.Errorf("find port %s: %w", port, err)
-	}
-	if err := s.nl.LinkDel(link); err != nil {
 		return fmt.Errorf("unplug %s: %w", port, err)
 	}
 	return nil
@@ -160,6 +185,37 @@ func (s *Switch) Unplug(port string) error {
 // SetPort brings a port up or down, as pulling and plugging the cable at the switch does: the machine sees
 // its carrier go, and keeps addresses and routes.
 func (s *Switch) SetPort(port string, isUp bool) error {
+	if isUp {
+		return s.PlugCable(port, "")
+	}
+	return s.PullCable(port, "")
+}
+
+// PullCable brings a port down until PlugCable is called with the same holder. A port that several hold down is
+// up again when the last has let go, and one that is unplugged meanwhile comes back down.
+func (s *Switch) PullCable(port, holder string) error {
+	s.conditioning.Lock()
+	defer s.conditioning.Unlock()
+	s.conditionOf(port).down[holder] = true
+	if !s.inUse(port) {
+		return nil
+	}
+	return s.setPort(port, false)
+}
+
+// PlugCable ends what a holder did by PullCable.
+func (s *Switch) PlugCable(port, holder string) error {
+	s.conditioning.Lock()
+	defer s.conditioning.Unlock()
+	c := s.conditionOf(port)
+	delete(c.down, holder)
+	if !s.inUse(port) {
+		return nil
+	}
+	return s.setPort(port, len(c.down) == 0)
+}
+
+func (s *Switch) setPort(port string, isUp bool) error {
 	link, err := s.nl.LinkByName(port)
 	if err != nil {
 		return fmt.Errorf("find port %s: %w", port, err)
@@ -176,10 +232,16 @@ func (s *Switch) SetPort(port string, isUp bool) error {
 
 // Close frees the switch and with it every uplink.
 func (s *Switch) Close() error {
+	s.conditioning.Lock()
+	defer s.conditioning.Unlock()
+	var errs []error
+	for port, c := range s.conditions {
+		errs = append(errs, s.removeRelay(port, c))
+	}
 	if s.nl != nil {
 		s.nl.Close()
 	}
-	return s.ns.Close()
+	return errors.Join(append(errs, s.ns.Close())...)
 }
 
 func up(nl *netlink.Handle, name string) error {

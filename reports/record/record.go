@@ -84,6 +84,8 @@ type Fault struct {
 	Name  string `json:"name"`
 	Phase string `json:"phase"`
 	Error string `json:"error,omitempty"`
+	// Mechanism says how it was brought about, where there is more than one way.
+	Mechanism string `json:"mechanism,omitempty"`
 }
 
 // Log is one line of output.
