@@ -24,7 +24,7 @@ const readyWithin = 20 * time.Second
 func (c *Cluster) spec(n *Node) driver.Spec {
 	return driver.Spec{
 		Node: n.Name(), PublicIP: n.Addr(), Uplink: node.Uplink, EtcdEndpoints: append(slices.Clip(c.opts.EtcdEndpoints), c.store.Endpoint()),
-		EtcdPrefix: etcdPrefix, LeaseTTL: c.opts.LeaseTTL, Resync: c.opts.Resync, PeerHold: c.opts.PeerHold,
+		EtcdPrefix: c.EtcdPrefix(), LeaseTTL: c.opts.LeaseTTL, Resync: c.opts.Resync, PeerHold: c.opts.PeerHold,
 		VNI: c.opts.VNI,
 	}
 }
@@ -87,28 +87,44 @@ func (c *Cluster) StartAgent(ctx context.Context, name string) error {
 		return err
 	}
 	return c.wait(ctx, "the agent on "+name+" is ready", agent, func() (bool, error) {
-		if err := ready(agent, n.Path(n.driver.SubnetFile()), began); err != nil {
+		if err := ready(agent, n, began); err != nil {
 			return false, err
 		}
+		if !c.hasDevice() {
+			return true, nil
+		}
 		_, err = n.Netlink().LinkByName(c.device(n))
+		if err != nil {
+			err = fmt.Errorf("its device %s: %w", c.device(n), err)
+		}
 		return err == nil, err
 	})
 }
 
 // ready reports, as an error, why an agent is not taken for ready: it has neither said so nor written its
-// subnet file since it began. A file of before is no proof: a signal may still find it without a handler.
-func ready(agent *node.Process, subnetFile string, began time.Time) error {
-	select {
-	case <-agent.Ready():
-		return nil
-	default:
+// subnet file since it began, or not that of the two which its driver names. A file of before is no proof: a
+// signal may still find it without a handler.
+func ready(agent *node.Process, n *Node, began time.Time) error {
+	how, file := driver.ReadinessOf(n.driver), n.Path(n.driver.SubnetFile())
+	if how != driver.ReadySubnetFile {
+		select {
+		case <-agent.Ready():
+			return nil
+		default:
+		}
 	}
-	info, err := os.Stat(subnetFile)
-	if err == nil && info.ModTime().Before(began) {
-		err = fmt.Errorf("its subnet file is of %s, before its start, and it has not said READY=1 (sd_notify)",
+	if how == driver.ReadyNotify {
+		return errors.New("it has not said READY=1 (sd_notify)")
+	}
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return fmt.Errorf("its subnet file %s is not there", n.driver.SubnetFile())
+	case info.ModTime().Before(began):
+		return fmt.Errorf("its subnet file is of %s, before its start, and it has not said READY=1 (sd_notify)",
 			info.ModTime().Format(time.TimeOnly))
 	}
-	return err
+	return nil
 }
 
 // SwapAgent ends a node's agent with SIGTERM and starts another in its place.
@@ -145,6 +161,9 @@ func (c *Cluster) Agent(name string) (*node.Process, error) {
 	return n.agent, nil
 }
 
+// hasDevice reports whether the backend has a device of its own, through which it reaches its peers.
+func (c *Cluster) hasDevice() bool { return c.opts.Backend != BackendHostGW }
+
 func (c *Cluster) device(n *Node) string { return n.driver.Device(c.opts.VNI) }
 
 // WaitConverged waits until every node with a running agent has forwarding entries for all others with one.
@@ -163,22 +182,35 @@ func (c *Cluster) WaitConverged(ctx context.Context) error {
 				return err
 			}
 			return c.wait(waitCtx, n.Name()+" knows every other node", agent, func() (bool, error) {
-				return knows(n, c.device(n), running)
+				return c.knows(n, running)
 			})
 		})
 	}
 	return all.Wait()
 }
 
-// knows reports whether a node's device has a forwarding entry for each other node.
-func knows(n *Node, device string, all []*Node) (bool, error) {
-	entries, err := observe.FDB(n.NetNS(), device)
-	if err != nil {
-		return false, err
-	}
+// knows reports whether a node's device has a forwarding entry for each other node; without such a device, as
+// with host-gw, whether it has a route through each.
+func (c *Cluster) knows(n *Node, all []*Node) (bool, error) {
 	there := map[string]bool{}
-	for _, e := range entries {
-		there[e.IP.String()] = true
+	what := "forwarding entry for"
+	if c.hasDevice() {
+		entries, err := observe.FDB(n.NetNS(), c.device(n))
+		if err != nil {
+			return false, err
+		}
+		for _, e := range entries {
+			there[e.IP.String()] = true
+		}
+	} else {
+		what = "route through"
+		gateways, err := observe.Gateways(n.NetNS())
+		if err != nil {
+			return false, err
+		}
+		for _, g := range gateways {
+			there[g.String()] = true
+		}
 	}
 	var missing []string
 	for _, o := range all {
@@ -187,7 +219,7 @@ func knows(n *Node, device string, all []*Node) (bool, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return false, fmt.Errorf("it has no forwarding entry for %s", strings.Join(missing, ", "))
+		return false, fmt.Errorf("it has no %s %s", what, strings.Join(missing, ", "))
 	}
 	return true, nil
 }
@@ -203,7 +235,7 @@ func (c *Cluster) KnowsOnly(names ...string) error {
 		}
 		nodes = append(nodes, n)
 	}
-	if ok, err := knows(nodes[0], c.device(nodes[0]), nodes); !ok {
+	if ok, err := c.knows(nodes[0], nodes); !ok {
 		return err
 	}
 	entries, err := observe.FDB(nodes[0].NetNS(), c.device(nodes[0]))
@@ -277,8 +309,11 @@ func (c *Cluster) wait(
 		case <-agent.Exited():
 			return agent.Unexpected("while waiting until " + what)
 		case <-ctx.Done():
-			return fmt.Errorf("waited for this in vain: %s: %w; the agent's last lines:\n  %s", what,
-				errors.Join(err, ctx.Err()), strings.Join(agent.Tail(15), "\n  "))
+			last := "the agent has written nothing"
+			if lines := agent.Tail(15); len(lines) > 0 {
+				last = "the agent's last lines:\n  " + strings.Join(lines, "\n  ")
+			}
+			return fmt.Errorf("waited for this in vain: %s: %w; %s", what, errors.Join(err, ctx.Err()), last)
 		case <-tick.C:
 		}
 	}

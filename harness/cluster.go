@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -39,8 +40,6 @@ import (
 const (
 	// etcdMachine is the name of the machine on which etcd runs.
 	etcdMachine = "etcd"
-	// etcdPrefix is where the overlay keeps its keys, flannel's default.
-	etcdPrefix = "/coreos.com/network"
 	// closeWithin bounds tearing a cluster down.
 	closeWithin = 30 * time.Second
 )
@@ -130,8 +129,12 @@ func (o Options) check() error {
 		return errors.New("no overlay under test: set Options.Agent, such as driver.Ours{Bin: \"bin\"}")
 	}
 	errs := []error{o.Agent.Check()}
-	for _, d := range o.AgentOf {
+	for name, d := range o.AgentOf {
 		errs = append(errs, d.Check())
+		if p := driver.PrefixOf(d); p != driver.PrefixOf(o.Agent) {
+			errs = append(errs, fmt.Errorf("%s on %s keeps its keys at %s and %s at %s: they would not find each other",
+				d.Name(), name, p, o.Agent.Name(), driver.PrefixOf(o.Agent)))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -147,7 +150,7 @@ func (c *Cluster) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.store = etcd.New(etcd.Options{Machine: machine})
+	c.store = etcd.New(etcd.Options{Machine: machine, Binary: c.opts.EtcdBinary})
 	starting, startCtx := errgroup.WithContext(ctx)
 	starting.Go(func() error {
 		if err := c.store.Start(startCtx); err != nil {
@@ -160,8 +163,9 @@ func (c *Cluster) build(ctx context.Context) error {
 		if other, ok := c.opts.AgentOf[name]; ok {
 			d = other
 		}
-		_, binDirs := d.CNI()
-		m, err := c.machine(ctx, name, plus(c.opts.FirstNode, i), binDirs)
+		_, keep := d.CNI()
+		keep = append(slices.Clip(keep), filepath.Dir(d.Command(driver.Spec{}).Path))
+		m, err := c.machine(ctx, name, plus(c.opts.FirstNode, i), keep)
 		if err != nil {
 			return errors.Join(err, starting.Wait())
 		}
@@ -226,10 +230,17 @@ func (c *Cluster) log(l node.Line) {
 
 // configureNetwork puts the network configuration where the agents look for it.
 func (c *Cluster) configureNetwork(ctx context.Context) error {
-	raw, err := json.Marshal(map[string]any{
-		"Network": c.opts.Network.String(), "SubnetLen": c.opts.SubnetLen,
-		"Backend": map[string]any{"Type": "vxlan", "VNI": c.opts.VNI, "Port": c.opts.Port},
-	})
+	backend := map[string]any{"Type": c.opts.Backend}
+	if c.hasDevice() {
+		backend["VNI"], backend["Port"] = c.opts.VNI, c.opts.Port
+	}
+	config := map[string]any{
+		"Network": c.opts.Network.String(), "SubnetLen": c.opts.SubnetLen, "Backend": backend,
+	}
+	if c.opts.NFTables {
+		config["EnableNFTables"] = true
+	}
+	raw, err := json.Marshal(config)
 	if err != nil {
 		return fmt.Errorf("encode the network configuration: %w", err)
 	}
@@ -238,7 +249,7 @@ func (c *Cluster) configureNetwork(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	if _, err := client.Put(ctx, etcdPrefix+"/config", string(raw)); err != nil {
+	if _, err := client.Put(ctx, c.EtcdPrefix()+"/config", string(raw)); err != nil {
 		return fmt.Errorf("put the network configuration: %w", err)
 	}
 	return nil

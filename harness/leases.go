@@ -31,7 +31,7 @@ func (c *Cluster) Leases(ctx context.Context) ([]Lease, error) {
 		return nil, err
 	}
 	defer client.Close()
-	dir := etcdPrefix + "/subnets/"
+	dir := c.EtcdPrefix() + "/subnets/"
 	resp, err := client.Get(ctx, dir, clientv3.WithPrefix())
 	if err != nil {
 		return nil, fmt.Errorf("list leases: %w", err)

@@ -67,6 +67,7 @@ func expectNothingLost(ctx context.Context, c *harness.Cluster) {
 // expectPermanent states that a node's entries for all its peers are there and do not age.
 func expectPermanent(c *harness.Cluster, node string) {
 	GinkgoHelper()
+	needsDevice(c)
 	n, err := c.Node(node)
 	Expect(err).NotTo(HaveOccurred())
 	neighbours, err := observe.Neighbours(n.NetNS(), c.Device())
@@ -106,6 +107,7 @@ func macOf(c *harness.Cluster, node string) string {
 // fdbOf lists the forwarding entries of a node's overlay device.
 func fdbOf(c *harness.Cluster, m *node.Machine) []observe.Neighbour {
 	GinkgoHelper()
+	needsDevice(c)
 	entries, err := observe.FDB(m.NetNS(), c.Device())
 	Expect(err).NotTo(HaveOccurred())
 	return entries

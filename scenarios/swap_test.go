@@ -26,6 +26,7 @@ const flanneldEnv = "NEMESH_FLANNELD"
 var _ = Describe("swap", Label("kind:swap"), func() {
 	It("to overlayd adopts what flannel leaves: a device, a lease without a record, subnet.env",
 		func(ctx SpecContext) {
+			needs(driver.FeatureState, driver.FeatureOwners)
 			c := running(ctx, harness.Options{})
 			device, before := deviceOf(c, "node02"), subnets(c)
 			// What flannel leaves is what ours leaves, less the saved state and the owner's record.

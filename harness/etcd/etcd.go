@@ -34,6 +34,8 @@ const (
 // Options describe a member.
 type Options struct {
 	Machine *node.Machine
+	// Binary is an etcd server to run, 3.4 or newer; empty for the one that is built in.
+	Binary string
 	// LogLevel is the server's: debug, info, warn (default), error.
 	LogLevel string
 }
@@ -74,18 +76,11 @@ func (m *Member) Start(ctx context.Context) error {
 	if m.Running() {
 		return m.waitReady(ctx, m.Process())
 	}
-	name := m.opts.Machine.Name()
-	config, err := json.Marshal(serverConfig{
-		Name: name, Dir: dataDir, ClientURL: m.url(clientPort), PeerURL: m.url(peerPort),
-		Cluster: name + "=" + m.url(peerPort), LogLevel: m.opts.LogLevel,
-	})
+	command, err := m.command()
 	if err != nil {
-		return fmt.Errorf("configure etcd: %w", err)
+		return err
 	}
-	self := reexec.Command(part, string(config))
-	process, err := m.opts.Machine.Start(ctx, node.Command{
-		Name: "etcd", Path: self.Path, Argv0: part, Args: self.Args[1:],
-	})
+	process, err := m.opts.Machine.Start(ctx, command)
 	if err != nil {
 		return err
 	}
@@ -93,6 +88,24 @@ func (m *Member) Start(ctx context.Context) error {
 	m.process = process
 	m.mu.Unlock()
 	return m.waitReady(ctx, process)
+}
+
+// command is how the server is started: the built-in one, or another's with the same settings.
+func (m *Member) command() (node.Command, error) {
+	name := m.opts.Machine.Name()
+	c := serverConfig{
+		Name: name, Dir: dataDir, ClientURL: m.url(clientPort), PeerURL: m.url(peerPort),
+		Cluster: name + "=" + m.url(peerPort), LogLevel: m.opts.LogLevel,
+	}
+	if m.opts.Binary != "" {
+		return node.Command{Name: "etcd", Path: m.opts.Binary, Args: c.flags()}, nil
+	}
+	config, err := json.Marshal(c)
+	if err != nil {
+		return node.Command{}, fmt.Errorf("configure etcd: %w", err)
+	}
+	self := reexec.Command(part, string(config))
+	return node.Command{Name: "etcd", Path: self.Path, Argv0: part, Args: self.Args[1:]}, nil
 }
 
 func (m *Member) waitReady(ctx context.Context, process *node.Process) error {
