@@ -1,10 +1,13 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -86,7 +89,7 @@ func (c *Cluster) StartAgent(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return c.wait(ctx, "the agent on "+name+" is ready", agent, func() (bool, error) {
+	err = c.wait(ctx, "the agent on "+name+" is ready", agent, func() (bool, error) {
 		if err := ready(agent, n, began); err != nil {
 			return false, err
 		}
@@ -99,6 +102,44 @@ func (c *Cluster) StartAgent(ctx context.Context, name string) error {
 		}
 		return err == nil, err
 	})
+	if err != nil {
+		err = errors.Join(err, hint(agent, n, began))
+	}
+	return err
+}
+
+// hint adds to the failure of a start what may explain it: that the agent has left for the background, or has written
+// a subnet file elsewhere. It is nil if there is nothing to say.
+func hint(agent *node.Process, n *Node, began time.Time) error {
+	if !agent.Running() {
+		if agent.ExitErr() == nil {
+			return errors.New("an agent must stay in the foreground: if it went into the background, give it the " +
+				"argument that keeps it from that")
+		}
+		return nil
+	}
+	for _, dir := range []string{"/run", "/var/lib"} {
+		root := n.Path(dir)
+		found := ""
+		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || !e.Type().IsRegular() || path == n.Path(n.driver.SubnetFile()) {
+				return nil //nolint:nilerr // what cannot be read explains nothing
+			}
+			info, err := e.Info()
+			if err != nil || info.Size() > 4096 || info.ModTime().Before(began) {
+				return nil //nolint:nilerr // as above
+			}
+			if raw, err := os.ReadFile(path); err == nil && bytes.Contains(raw, []byte("FLANNEL_SUBNET=")) {
+				found = dir + strings.TrimPrefix(path, root)
+				return fs.SkipAll
+			}
+			return nil
+		})
+		if err == nil && found != "" {
+			return fmt.Errorf("it has written %s, though: if that is its subnet file, tell the driver (subnet_file)", found)
+		}
+	}
+	return nil
 }
 
 // ready reports, as an error, why an agent is not taken for ready: it has neither said so nor written its

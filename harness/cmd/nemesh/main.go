@@ -43,7 +43,7 @@ the command line was wrong.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand())
+	root.AddCommand(runCommand(), baselineCommand(), matrixCommand(), bisectCommand())
 	root.SetArgs(args)
 	err := root.Execute()
 	var exit exitError

@@ -255,7 +255,8 @@ func (o *runOptions) watch(ginkgo *exec.Cmd, follow *follower, screen *screen) e
 
 // nothingMatched lists what there is when a filter has chosen nothing.
 func (o *runOptions) nothingMatched(ctx context.Context, dir string) string {
-	names, err := o.names(ctx, dir)
+	everything := runOptions{bin: o.bin, timeout: o.timeout}
+	names, err := everything.names(ctx, dir)
 	if err != nil {
 		return fmt.Sprintf("no scenario matches %q, and they cannot be listed: %v\n", o.filters, err)
 	}
