@@ -73,6 +73,42 @@ func (c *Cluster) LaunchAgent(ctx context.Context, name string, args ...string) 
 	return n.agent, err
 }
 
+// restartAfter is how long a supervisor waits before it starts an agent again: systemd's default (RestartSec).
+const restartAfter = 100 * time.Millisecond
+
+// supervise starts an agent again that ends without being told to, as often as it does.
+func (c *Cluster) supervise(ctx context.Context, n *Node, agent *node.Process) {
+	for {
+		<-agent.Exited()
+		if agent.Told() || c.Closed() {
+			return
+		}
+		c.Step("the agent on " + n.Name() + " ended by itself; its supervisor starts it again")
+		<-time.After(restartAfter)
+		next, err := c.succeed(ctx, n, agent)
+		if err != nil || next == nil {
+			return // the machine is off, or somebody else has started one
+		}
+		agent = next
+	}
+}
+
+// succeed starts an agent in place of one that has ended, unless there is another by now.
+func (c *Cluster) succeed(ctx context.Context, n *Node, ended *node.Process) (*node.Process, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.agent != ended || ended.Told() {
+		return nil, nil
+	}
+	command := n.driver.Command(c.spec(n))
+	command.Notify = true
+	next, err := n.Start(ctx, command)
+	if err == nil {
+		n.agent = next
+	}
+	return next, err
+}
+
 // StartAgent starts a node's agent and returns when it has said which subnet it has and its device is there.
 // An agent that runs already is not an error. One that ends, or is not ready in time, is an error with its
 // last lines.
@@ -103,9 +139,12 @@ func (c *Cluster) StartAgent(ctx context.Context, name string) error {
 		return err == nil, err
 	})
 	if err != nil {
-		err = errors.Join(err, hint(agent, n, began))
+		return errors.Join(err, hint(agent, n, began))
 	}
-	return err
+	if driver.Supervised(n.driver) {
+		go c.supervise(context.WithoutCancel(ctx), n, agent)
+	}
+	return nil
 }
 
 // hint adds to the failure of a start what may explain it: that the agent has left for the background, or has written

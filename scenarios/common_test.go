@@ -17,11 +17,14 @@ import (
 	"github.com/nemesh/nemesh/harness/probe"
 )
 
-// addPods makes a pod on every node with a running agent.
-func addPods(ctx context.Context, c *harness.Cluster, name string) []*pod.Pod {
+// addPods makes a pod on every node, or on those that are named.
+func addPods(ctx context.Context, c *harness.Cluster, name string, nodes ...string) []*pod.Pod {
 	GinkgoHelper()
 	var pods []*pod.Pod
-	for _, n := range c.Nodes() {
+	if len(nodes) == 0 {
+		nodes = c.Nodes()
+	}
+	for _, n := range nodes {
 		p, err := c.AddPod(ctx, n, fmt.Sprintf("%s-%s", n, name))
 		Expect(err).NotTo(HaveOccurred())
 		pods = append(pods, p)

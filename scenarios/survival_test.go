@@ -72,11 +72,11 @@ func leasesOf(ctx context.Context, c *harness.Cluster, nodes ...string) []string
 	return all
 }
 
-// expectFreshPods makes a pod on every node and states that each reaches all others.
-func expectFreshPods(ctx context.Context, c *harness.Cluster, name string) {
+// expectFreshPods makes a pod on every node, or on those that are named, and states that each reaches all others.
+func expectFreshPods(ctx context.Context, c *harness.Cluster, name string, nodes ...string) {
 	GinkgoHelper()
 	suite.Step(c, "a pod is made on every node")
-	fresh := addPods(ctx, c, name)
+	fresh := addPods(ctx, c, name, nodes...)
 	Eventually(ctx, func() error { return c.Expect(ctx, harness.Each(fresh, c.Pods(), true)...) }).
 		WithTimeout(10 * time.Second).Should(Succeed())
 }

@@ -6,12 +6,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nemesh/nemesh/harness"
 	"github.com/nemesh/nemesh/harness/build"
 	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/sandbox"
 )
 
@@ -32,8 +34,8 @@ func TestMain(m *testing.M) {
 
 func ours() driver.Ours { return driver.Ours{Bin: os.Getenv(build.Env)} }
 
-// fakeDriver describes the fake agent in a driver file, with more lines if given.
-func fakeDriver(tb testing.TB, mode string, more ...string) driver.File {
+// fakeDriver describes the fake agent in a driver file, which edit, if given, changes.
+func fakeDriver(tb testing.TB, mode string, edit ...func(string) string) driver.File {
 	tb.Helper()
 	dir := tb.TempDir()
 	self, err := os.Executable()
@@ -44,12 +46,15 @@ func fakeDriver(tb testing.TB, mode string, more ...string) driver.File {
 		tb.Fatal(err)
 	}
 	file := filepath.Join(dir, "driver.yaml")
-	text := strings.Join(append([]string{
+	text := strings.Join([]string{
 		"name: fake", "program: ./" + fakeName + mode, "ready: subnet-file", "subnet_file: /run/fake/subnet.env",
 		"key_prefix: /fake/network",
 		`arguments: ["-etcd={etcd-endpoints}", "-prefix={etcd-prefix}", "-iface={uplink}", "-file=/run/fake/subnet.env"]`,
 		"lacks: [lease-ttl, leave, owners, state, public-ip]", "cni_conf: list.json",
-	}, more...), "\n")
+	}, "\n")
+	for _, change := range edit {
+		text = change(text)
+	}
 	list := `{"cniVersion":"1.1.0","name":"fake","plugins":[{"type":"overlay-cni","subnetFile":"/run/fake/subnet.env",` +
 		`"delegate":{"isDefaultGateway":true}}]}`
 	for path, text := range map[string]string{file: text, filepath.Join(dir, "list.json"): list} {
@@ -173,16 +178,60 @@ func TestAgentsThatMisbehave(t *testing.T) {
 }
 
 func TestNotifyAloneIsWaitedFor(t *testing.T) {
-	// The fake agent does not speak sd_notify, so a driver that promises it is caught.
-	text, err := harness.New(t.Context(), harness.Options{
-		Agent: fakeDriver(t, fakeNever, "# comment"), Nodes: 1, Idle: []string{"node01"}, PodsPerNode: -1,
-	}, nil)
+	// The fake agent writes its subnet file and does not speak sd_notify, so a driver that promises it is caught.
+	d := fakeDriver(t, fakeGood, func(text string) string {
+		return strings.Replace(text, "ready: subnet-file", "ready: notify", 1)
+	})
+	_, err := harness.New(t.Context(), harness.Options{Agent: d, Nodes: 1}, nil)
+	if err == nil || !strings.Contains(err.Error(), "it has not said READY=1") ||
+		!strings.Contains(err.Error(), "subnet 172.16.") {
+		t.Errorf("%v", err)
+	}
+	clean(t)
+}
+
+// TestSupervisor: an agent that counts on being started again is, and only when nobody told it to end.
+func TestSupervisor(t *testing.T) {
+	d := fakeDriver(t, fakeGood, func(text string) string { return text + "\nrestart: true" })
+	c, err := harness.New(t.Context(), harness.Options{Agent: d, Nodes: 1, PodsPerNode: -1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer text.Close()
-	if got := driver.ReadinessOf(fakeDriver(t, fakeGood)); got != driver.ReadySubnetFile {
-		t.Errorf("readiness %q", got)
+	defer c.Close()
+	first, err := c.Agent("node01")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Not by way of the process, which would count as being told.
+	if err := syscall.Kill(first.Pid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	var second *node.Process
+	eventually(t, "another agent runs", func() bool {
+		second, err = c.Agent("node01")
+		return err == nil && second != first && second.Running()
+	})
+	if err := second.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartAgent(t.Context(), "node01"); err != nil {
+		t.Fatal(err)
+	}
+	third, err := c.Agent("node01")
+	if err != nil || third == second {
+		t.Errorf("the killed agent was not replaced by the one that was asked for: %v", err)
+	}
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for this in vain: %s", what)
+		}
 	}
 }
 

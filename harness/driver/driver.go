@@ -97,7 +97,8 @@ type (
 	versioned interface {
 		Version(ctx context.Context) (string, error)
 	}
-	prefixed interface{ KeyPrefix() string }
+	prefixed   interface{ KeyPrefix() string }
+	supervised interface{ Supervised() bool }
 )
 
 // Lacks reports, as an error of one line, the first of the features that a driver's agent does not have.
@@ -129,6 +130,13 @@ func PrefixOf(d Driver) string {
 		return p.KeyPrefix()
 	}
 	return DefaultPrefix
+}
+
+// Supervised reports whether a driver's agent counts on being started again when it ends by itself, as systemd
+// (Restart=always) and Kubernetes do.
+func Supervised(d Driver) bool {
+	s, ok := d.(supervised)
+	return ok && s.Supervised()
 }
 
 // VersionOf asks a driver's agent for its version, such as "v0.28.9".

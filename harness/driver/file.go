@@ -43,6 +43,7 @@ type fileFields struct {
 	CNIBinDirs      []string  `yaml:"cni_bin_dirs"`
 	Lacks           []Feature `yaml:"lacks"`
 	Needs           []string  `yaml:"needs"`
+	Restart         bool      `yaml:"restart"`
 	VersionArgument string    `yaml:"version_argument"`
 }
 
@@ -276,6 +277,9 @@ func (f File) CNI() ([]byte, []string) { return f.ours.CNI() }
 
 // Readiness is what the file says.
 func (f File) Readiness() Readiness { return f.fields.Ready }
+
+// Supervised is what the file says (restart).
+func (f File) Supervised() bool { return f.fields.Restart }
 
 // KeyPrefix is what the file says.
 func (f File) KeyPrefix() string { return f.fields.KeyPrefix }

@@ -37,6 +37,9 @@ func (f Flannel) Version(ctx context.Context) (string, error) {
 	return askVersion(ctx, f.Path, "--version")
 }
 
+// Supervised is true: flanneld ends when its lease is gone and leaves the rest to who started it.
+func (f Flannel) Supervised() bool { return true }
+
 // Lacks lists what flanneld has no flag or file for.
 func (f Flannel) Lacks() []Feature {
 	return []Feature{FeatureLeaseTTL, FeatureLeave, FeatureOwners, FeatureState}
