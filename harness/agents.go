@@ -120,10 +120,31 @@ func (c *Cluster) StartAgent(ctx context.Context, name string) error {
 	if a, err := c.Agent(name); err == nil && a.Running() {
 		return nil
 	}
-	began := time.Now()
+	for again := 0; ; again++ {
+		agent, err := c.startOnce(ctx, n)
+		switch {
+		case err == nil && driver.Supervised(n.driver):
+			go c.supervise(context.WithoutCancel(ctx), n, agent)
+			return nil
+		case err == nil:
+			return nil
+		case agent == nil || agent.Running() || !driver.Supervised(n.driver) || again == firstStarts || ctx.Err() != nil:
+			return err
+		}
+		c.Step("the agent on " + name + " ended before it was ready; its supervisor starts it again")
+		<-time.After(restartAfter)
+	}
+}
+
+// firstStarts is how often a supervised agent that ends before it was ready is started again; then it is broken.
+const firstStarts = 3
+
+// startOnce starts a node's agent and waits until it is ready. The agent is nil where it could not be started.
+func (c *Cluster) startOnce(ctx context.Context, n *Node) (*node.Process, error) {
+	name, began := n.Name(), time.Now()
 	agent, err := c.LaunchAgent(ctx, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	err = c.wait(ctx, "the agent on "+name+" is ready", agent, func() (bool, error) {
 		if err := ready(agent, n, began); err != nil {
@@ -139,12 +160,9 @@ func (c *Cluster) StartAgent(ctx context.Context, name string) error {
 		return err == nil, err
 	})
 	if err != nil {
-		return errors.Join(err, hint(agent, n, began))
+		return agent, errors.Join(err, hint(agent, n, began))
 	}
-	if driver.Supervised(n.driver) {
-		go c.supervise(context.WithoutCancel(ctx), n, agent)
-	}
-	return nil
+	return agent, nil
 }
 
 // hint adds to the failure of a start what may explain it: that the agent has left for the background, or has written
