@@ -315,8 +315,10 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 
 		left, err := c.SubnetOf("node03")
 		Expect(err).NotTo(HaveOccurred())
-		suite.Inject(ctx, c, fault.AgentStop{Node: "node03"})
-		suite.Step(c, "node03 leaves")
+		suite.Step(c, "node03 leaves for good, so no heal may start its agent again")
+		gone, err := c.Agent("node03")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(gone.Terminate(ctx, 5*time.Second)).To(Succeed())
 		leave, err := c.RunAgent(ctx, "node03", "--leave")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(leave.ExitErr()).NotTo(HaveOccurred(), "%v", leave.Tail(10))
