@@ -136,7 +136,21 @@ func (o Options) check() error {
 				d.Name(), name, p, o.Agent.Name(), driver.PrefixOf(o.Agent)))
 		}
 	}
+	if o.v2() && o.EtcdBinary == "" {
+		errs = append(errs, fmt.Errorf("%s speaks etcd's v2 API, which the etcd that is built in does not have: bring an "+
+			"etcd 3.4 or 3.5 (--etcd-bin, or %s)", o.Agent.Name(), EtcdBinaryEnv))
+	}
 	return errors.Join(errs...)
+}
+
+// v2 reports whether an agent speaks etcd's v2 API.
+func (o Options) v2() bool {
+	for _, d := range o.AgentOf {
+		if driver.Lacks(d, driver.FeatureEtcdV3) != nil {
+			return true
+		}
+	}
+	return driver.Lacks(o.Agent, driver.FeatureEtcdV3) != nil
 }
 
 func (c *Cluster) build(ctx context.Context) error {
@@ -150,7 +164,7 @@ func (c *Cluster) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.store = etcd.New(etcd.Options{Machine: machine, Binary: c.opts.EtcdBinary})
+	c.store = etcd.New(etcd.Options{Machine: machine, Binary: c.opts.EtcdBinary, V2: c.opts.v2()})
 	starting, startCtx := errgroup.WithContext(ctx)
 	starting.Go(func() error {
 		if err := c.store.Start(startCtx); err != nil {
@@ -251,6 +265,9 @@ func (c *Cluster) configureNetwork(ctx context.Context) error {
 	defer client.Close()
 	if _, err := client.Put(ctx, c.EtcdPrefix()+"/config", string(raw)); err != nil {
 		return fmt.Errorf("put the network configuration: %w", err)
+	}
+	if c.opts.v2() {
+		return c.store.PutV2(ctx, c.EtcdPrefix()+"/config", string(raw))
 	}
 	return nil
 }

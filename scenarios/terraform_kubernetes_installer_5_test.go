@@ -53,6 +53,7 @@ var _ = Describe(
 
 		DescribeTable("gives our overlay its old subnet again and loses nothing",
 			func(ctx SpecContext, also ...fault.Fault) {
+				needs(driver.FeatureEtcdV3)
 				c := chaos.Cluster(ctx, harness.Options{Agent: ours(), LeaseTTL: leaseTTL})
 				before, err := c.SubnetOf(victim)
 				Expect(err).NotTo(HaveOccurred())
@@ -82,6 +83,7 @@ var _ = Describe(
 		It("moves our overlay at once when the subnet was given away, and never disturbs the new owner",
 			func(ctx SpecContext) {
 				const owner = "node05"
+				needs(driver.FeatureEtcdV3)
 				c := chaos.Cluster(ctx, harness.Options{
 					Agent: ours(), Nodes: 5, Idle: []string{owner}, LeaseTTL: leaseTTL,
 				})

@@ -75,6 +75,8 @@ const (
 	FeatureOwners Feature = "owners"
 	// FeaturePublicIP is the flag --public-ip.
 	FeaturePublicIP Feature = "public-ip"
+	// FeatureEtcdV3 is keys in etcd's v3 API. An agent without it needs an etcd that still has the v2 API.
+	FeatureEtcdV3 Feature = "etcd-v3"
 	// FeatureState is a saved state from which the agent starts without etcd (/var/lib/overlayd/state.json).
 	FeatureState Feature = "state"
 )
@@ -85,6 +87,7 @@ func Features() map[Feature]string {
 		FeatureLeaseTTL: "a lease whose time to live can be chosen",
 		FeatureLeave:    "a call that gives the node's lease back",
 		FeatureOwners:   "a record of who had a subnet that outlives the lease",
+		FeatureEtcdV3:   "keys in etcd's v3 API",
 		FeaturePublicIP: "a flag --public-ip",
 		FeatureState:    "a saved state in a file of its own",
 	}

@@ -3,18 +3,32 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
+	"strings"
 
 	"github.com/nemesh/nemesh/harness/node"
 )
 
 // Flannel is flannel's own agent, a binary that the user brings, with this repository's CNI plugin, which takes
-// flannel's configuration, unless another is given. It must speak etcd v3 (v0.18 or newer). Its lease lives 24 h
+// flannel's configuration, unless another is given. Its lease lives 24 h
 // and its timers cannot be changed, so what a short lease would bring about is done from outside.
 type Flannel struct {
 	Ours
 	// Path is the flanneld binary.
 	Path string
+	// V2 says that it is older than v0.18 and speaks etcd's v2 API, which needs an etcd of the user's (3.4 or 3.5).
+	V2 bool
+}
+
+// firstV3 is the first minor version of flannel (v0.18) that speaks etcd's v3 API.
+const firstV3 = 18
+
+// speaksV2 reports whether a version of flannel is older than that.
+func speaksV2(version string) bool {
+	var major, minor int
+	_, err := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &major, &minor)
+	return err == nil && major == 0 && minor < firstV3
 }
 
 // Name implements Driver.
@@ -42,7 +56,11 @@ func (f Flannel) Supervised() bool { return true }
 
 // Lacks lists what flanneld has no flag or file for.
 func (f Flannel) Lacks() []Feature {
-	return []Feature{FeatureLeaseTTL, FeatureLeave, FeatureOwners, FeatureState}
+	lacks := []Feature{FeatureLeaseTTL, FeatureLeave, FeatureOwners, FeatureState}
+	if f.V2 {
+		lacks = append(lacks, FeatureEtcdV3)
+	}
+	return lacks
 }
 
 // checkNeeded looks for programs that an agent calls.

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -91,6 +92,11 @@ func Open(c Choice, bin string) (Driver, error) {
 		ours.Agent = c.Agent
 		return ours, nil
 	default:
-		return Flannel{Ours: ours, Path: c.Agent}, nil
+		f := Flannel{Ours: ours, Path: c.Agent}
+		// A binary that does not say its version is for Check, or for its start, to complain of.
+		if version, err := f.Version(context.Background()); err == nil {
+			f.V2 = speaksV2(version)
+		}
+		return f, nil
 	}
 }

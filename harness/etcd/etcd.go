@@ -36,6 +36,8 @@ type Options struct {
 	Machine *node.Machine
 	// Binary is an etcd server to run, 3.4 or newer; empty for the one that is built in.
 	Binary string
+	// V2 asks that server for the v2 API as well (--enable-v2), which 3.4 and 3.5 have.
+	V2 bool
 	// LogLevel is the server's: debug, info, warn (default), error.
 	LogLevel string
 }
@@ -98,7 +100,11 @@ func (m *Member) command() (node.Command, error) {
 		Cluster: name + "=" + m.url(peerPort), LogLevel: m.opts.LogLevel,
 	}
 	if m.opts.Binary != "" {
-		return node.Command{Name: "etcd", Path: m.opts.Binary, Args: c.flags()}, nil
+		flags := c.flags()
+		if m.opts.V2 {
+			flags = append(flags, "--enable-v2=true")
+		}
+		return node.Command{Name: "etcd", Path: m.opts.Binary, Args: flags}, nil
 	}
 	config, err := json.Marshal(c)
 	if err != nil {

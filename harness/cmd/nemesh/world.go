@@ -77,6 +77,10 @@ func (w *worldFlags) resolve(ctx context.Context, bin string) error {
 	if err := d.Check(); err != nil {
 		return err
 	}
+	if driver.Lacks(d, driver.FeatureEtcdV3) != nil && w.etcdBin == "" {
+		return fmt.Errorf("%s speaks etcd's v2 API, which the etcd that is built in does not have: bring an etcd 3.4 or "+
+			"3.5 with --etcd-bin", w.choice.Agent)
+	}
 	w.name = d.Name()
 	w.version, err = driver.VersionOf(ctx, d)
 	return err
