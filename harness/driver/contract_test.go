@@ -104,7 +104,7 @@ func contract(t *testing.T, d driver.Driver) {
 	if err != nil || version == "" {
 		t.Errorf("version %q: %v", version, err)
 	}
-	c, err := harness.New(ctx, harness.Options{Agent: d, Nodes: 2}, nil)
+	c, err := harness.New(ctx, harness.Options{Agent: d, Nodes: 2}.WithEnv(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,6 +102,24 @@ func TestOpenChoosesADriver(t *testing.T) {
 	}
 }
 
+func TestFlannelIsAskedWhichEtcdItSpeaks(t *testing.T) {
+	for version, v3 := range map[string]bool{
+		"v0.7.0": false, "v0.9.1": false, "0.17.0": false, "v0.18.0": true, "v0.28.9": true, "v1.0.0": true, "dev": true,
+	} {
+		path := filepath.Join(t.TempDir(), "flanneld")
+		if err := os.WriteFile(path, []byte("#!/bin/sh\necho "+version+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		d, err := driver.Open(driver.Choice{Agent: path}, "/bin")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := driver.Lacks(d, driver.FeatureEtcdV3) == nil; got != v3 {
+			t.Errorf("%s speaks v3: %t", version, got)
+		}
+	}
+}
+
 func TestCNIOfTheVendor(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "10-x.conflist")
 	if err := os.WriteFile(list, []byte(`{"name":"x","plugins":[{"type":"vendor"}]}`), 0o644); err != nil {

@@ -85,17 +85,21 @@ func (o matrixOptions) columns() ([]column, error) {
 					c := column{name: name, world: worldFlags{
 						choice: driver.Choice{Agent: path}, backend: backend, rules: rules, etcdBin: etcd,
 					}}
-					for _, part := range []string{backend, rules, filepath.Base(etcd)} {
-						if part != "" && part != "." {
-							c.name += " " + part
-						}
-					}
+					c.name += suffix(o.backends, backend) + suffix(o.rules, rules) + suffix(o.etcdBin, filepath.Base(etcd))
 					all = append(all, c)
 				}
 			}
 		}
 	}
 	return all, nil
+}
+
+// suffix tells columns apart that differ in a value; where there is but one, there is nothing to tell.
+func suffix(values []string, value string) string {
+	if len(values) < 2 {
+		return ""
+	}
+	return " " + value
 }
 
 func orNone(values []string) []string {
