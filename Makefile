@@ -3,6 +3,7 @@
 GO  ?= go
 BIN := bin
 FOCUS ?=
+AGENT ?=
 LINT := $(GO) tool -modfile=.ci/tools/golangci-lint/go.mod golangci-lint
 ACTIONLINT := $(GO) tool -modfile=.ci/tools/actionlint/go.mod actionlint
 
@@ -10,8 +11,8 @@ PLUGINS := github.com/containernetworking/plugins/plugins
 
 .PHONY: chaos test lint build fuzz bench kill9 help clean
 
-chaos: build ## break the overlay as the reports did; FOCUS=flannel-636 runs some
-	@$(BIN)/nemesh run $(if $(FOCUS),'$(FOCUS)')
+chaos: build ## break the overlay as the reports did; FOCUS=flannel-636 runs some, AGENT=… another agent
+	@$(BIN)/nemesh run $(if $(AGENT),--agent '$(AGENT)') $(if $(FOCUS),'$(FOCUS)')
 
 test: ## unit and sandbox tests, with the race detector
 	$(GO) test -race ./...

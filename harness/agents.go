@@ -1,10 +1,13 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -24,7 +27,7 @@ const readyWithin = 20 * time.Second
 func (c *Cluster) spec(n *Node) driver.Spec {
 	s := driver.Spec{
 		Node: n.Name(), PublicIP: n.Addr(), Uplink: node.Uplink, EtcdEndpoints: c.etcdEndpoints(),
-		EtcdPrefix: etcdPrefix, LeaseTTL: c.opts.LeaseTTL, Resync: c.opts.Resync, PeerHold: c.opts.PeerHold,
+		EtcdPrefix: c.EtcdPrefix(), LeaseTTL: c.opts.LeaseTTL, Resync: c.opts.Resync, PeerHold: c.opts.PeerHold,
 		VNI: c.opts.VNI,
 	}
 	if c.store.Secure() {
@@ -84,6 +87,42 @@ func (c *Cluster) launchAgent(
 	return n.agent, err
 }
 
+// restartAfter is how long a supervisor waits before it starts an agent again: systemd's default (RestartSec).
+const restartAfter = 100 * time.Millisecond
+
+// supervise starts an agent again that ends without being told to, as often as it does.
+func (c *Cluster) supervise(ctx context.Context, n *Node, agent *node.Process) {
+	for {
+		<-agent.Exited()
+		if agent.Told() || c.Closed() {
+			return
+		}
+		c.Step("the agent on " + n.Name() + " ended by itself; its supervisor starts it again")
+		<-time.After(restartAfter)
+		next, err := c.succeed(ctx, n, agent)
+		if err != nil || next == nil {
+			return // the machine is off, or somebody else has started one
+		}
+		agent = next
+	}
+}
+
+// succeed starts an agent in place of one that has ended, unless there is another by now.
+func (c *Cluster) succeed(ctx context.Context, n *Node, ended *node.Process) (*node.Process, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.agent != ended || ended.Told() {
+		return nil, nil
+	}
+	command := n.driver.Command(c.spec(n))
+	command.Notify = true
+	next, err := n.Start(ctx, command)
+	if err == nil {
+		n.agent = next
+	}
+	return next, err
+}
+
 // StartAgent starts a node's agent and returns when it has said which subnet it has and its device is there.
 // An agent that runs already is not an error. One that ends, or is not ready in time, is an error with its
 // last lines.
@@ -105,34 +144,113 @@ func (c *Cluster) StartAgentAs(
 	if a, err := c.Agent(name); err == nil && a.Running() {
 		return nil
 	}
-	began := time.Now()
+	for again := 0; ; again++ {
+		agent, err := c.startOnce(ctx, n, change)
+		switch {
+		case err == nil && driver.Supervised(n.driver):
+			go c.supervise(context.WithoutCancel(ctx), n, agent)
+			return nil
+		case err == nil:
+			return nil
+		case agent == nil || agent.Running() || !driver.Supervised(n.driver) || again == firstStarts || ctx.Err() != nil:
+			return err
+		}
+		c.Step("the agent on " + name + " ended before it was ready; its supervisor starts it again")
+		<-time.After(restartAfter)
+	}
+}
+
+// firstStarts is how often a supervised agent that ends before it was ready is started again; then it is broken.
+const firstStarts = 3
+
+// startOnce starts a node's agent and waits until it is ready. The agent is nil where it could not be started.
+func (c *Cluster) startOnce(
+	ctx context.Context,
+	n *Node,
+	change func(node.Command) node.Command,
+) (*node.Process, error) {
+	name, began := n.Name(), time.Now()
 	agent, err := c.launchAgent(ctx, name, change)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return c.wait(ctx, "the agent on "+name+" is ready", agent, func() (bool, error) {
-		if err := ready(agent, n.Path(n.driver.SubnetFile()), began); err != nil {
+	err = c.wait(ctx, "the agent on "+name+" is ready", agent, func() (bool, error) {
+		if err := ready(agent, n, began); err != nil {
 			return false, err
 		}
+		if !c.hasDevice() {
+			return true, nil
+		}
 		_, err = n.Netlink().LinkByName(c.device(n))
+		if err != nil {
+			err = fmt.Errorf("its device %s: %w", c.device(n), err)
+		}
 		return err == nil, err
 	})
+	if err != nil {
+		return agent, errors.Join(err, hint(agent, n, began))
+	}
+	return agent, nil
+}
+
+// hint adds to the failure of a start what may explain it: that the agent has left for the background, or has written
+// a subnet file elsewhere. It is nil if there is nothing to say.
+func hint(agent *node.Process, n *Node, began time.Time) error {
+	if !agent.Running() {
+		if agent.ExitErr() == nil {
+			return errors.New("an agent must stay in the foreground: if it went into the background, give it the " +
+				"argument that keeps it from that")
+		}
+		return nil
+	}
+	for _, dir := range []string{"/run", "/var/lib"} {
+		root := n.Path(dir)
+		found := ""
+		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || !e.Type().IsRegular() || path == n.Path(n.driver.SubnetFile()) {
+				return nil //nolint:nilerr // what cannot be read explains nothing
+			}
+			info, err := e.Info()
+			if err != nil || info.Size() > 4096 || info.ModTime().Before(began) {
+				return nil //nolint:nilerr // as above
+			}
+			if raw, err := os.ReadFile(path); err == nil && bytes.Contains(raw, []byte("FLANNEL_SUBNET=")) {
+				found = dir + strings.TrimPrefix(path, root)
+				return fs.SkipAll
+			}
+			return nil
+		})
+		if err == nil && found != "" {
+			return fmt.Errorf("it has written %s, though: if that is its subnet file, tell the driver (subnet_file)", found)
+		}
+	}
+	return nil
 }
 
 // ready reports, as an error, why an agent is not taken for ready: it has neither said so nor written its
-// subnet file since it began. A file of before is no proof: a signal may still find it without a handler.
-func ready(agent *node.Process, subnetFile string, began time.Time) error {
-	select {
-	case <-agent.Ready():
-		return nil
-	default:
+// subnet file since it began, or not that of the two which its driver names. A file of before is no proof: a
+// signal may still find it without a handler.
+func ready(agent *node.Process, n *Node, began time.Time) error {
+	how, file := driver.ReadinessOf(n.driver), n.Path(n.driver.SubnetFile())
+	if how != driver.ReadySubnetFile {
+		select {
+		case <-agent.Ready():
+			return nil
+		default:
+		}
 	}
-	info, err := os.Stat(subnetFile)
-	if err == nil && info.ModTime().Before(began) {
-		err = fmt.Errorf("its subnet file is of %s, before its start, and it has not said READY=1 (sd_notify)",
+	if how == driver.ReadyNotify {
+		return errors.New("it has not said READY=1 (sd_notify)")
+	}
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return fmt.Errorf("its subnet file %s is not there", n.driver.SubnetFile())
+	case info.ModTime().Before(began):
+		return fmt.Errorf("its subnet file is of %s, before its start, and it has not said READY=1 (sd_notify)",
 			info.ModTime().Format(time.TimeOnly))
 	}
-	return err
+	return nil
 }
 
 // SwapAgent ends a node's agent with SIGTERM and starts another in its place.
@@ -169,6 +287,9 @@ func (c *Cluster) Agent(name string) (*node.Process, error) {
 	return n.agent, nil
 }
 
+// hasDevice reports whether the backend has a device of its own, through which it reaches its peers.
+func (c *Cluster) hasDevice() bool { return c.opts.Backend != BackendHostGW }
+
 func (c *Cluster) device(n *Node) string { return n.driver.Device(c.opts.VNI) }
 
 // WaitConverged waits until every node with a running agent has forwarding entries for all others with one.
@@ -187,22 +308,35 @@ func (c *Cluster) WaitConverged(ctx context.Context) error {
 				return err
 			}
 			return c.wait(waitCtx, n.Name()+" knows every other node", agent, func() (bool, error) {
-				return knows(n, c.device(n), running)
+				return c.knows(n, running)
 			})
 		})
 	}
 	return all.Wait()
 }
 
-// knows reports whether a node's device has a forwarding entry for each other node.
-func knows(n *Node, device string, all []*Node) (bool, error) {
-	entries, err := observe.FDB(n.NetNS(), device)
-	if err != nil {
-		return false, err
-	}
+// knows reports whether a node's device has a forwarding entry for each other node; without such a device, as
+// with host-gw, whether it has a route through each.
+func (c *Cluster) knows(n *Node, all []*Node) (bool, error) {
 	there := map[string]bool{}
-	for _, e := range entries {
-		there[e.IP.String()] = true
+	what := "forwarding entry for"
+	if c.hasDevice() {
+		entries, err := observe.FDB(n.NetNS(), c.device(n))
+		if err != nil {
+			return false, err
+		}
+		for _, e := range entries {
+			there[e.IP.String()] = true
+		}
+	} else {
+		what = "route through"
+		gateways, err := observe.Gateways(n.NetNS())
+		if err != nil {
+			return false, err
+		}
+		for _, g := range gateways {
+			there[g.String()] = true
+		}
 	}
 	var missing []string
 	for _, o := range all {
@@ -211,7 +345,7 @@ func knows(n *Node, device string, all []*Node) (bool, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return false, fmt.Errorf("it has no forwarding entry for %s", strings.Join(missing, ", "))
+		return false, fmt.Errorf("it has no %s %s", what, strings.Join(missing, ", "))
 	}
 	return true, nil
 }
@@ -227,7 +361,7 @@ func (c *Cluster) KnowsOnly(names ...string) error {
 		}
 		nodes = append(nodes, n)
 	}
-	if ok, err := knows(nodes[0], c.device(nodes[0]), nodes); !ok {
+	if ok, err := c.knows(nodes[0], nodes); !ok {
 		return err
 	}
 	entries, err := observe.FDB(nodes[0].NetNS(), c.device(nodes[0]))
@@ -313,8 +447,11 @@ func (c *Cluster) wait(
 		case <-agent.Exited():
 			return agent.Unexpected("while waiting until " + what)
 		case <-ctx.Done():
-			return fmt.Errorf("waited for this in vain: %s: %w; the agent's last lines:\n  %s", what,
-				errors.Join(err, ctx.Err()), strings.Join(agent.Tail(15), "\n  "))
+			last := "the agent has written nothing"
+			if lines := agent.Tail(15); len(lines) > 0 {
+				last = "the agent's last lines:\n  " + strings.Join(lines, "\n  ")
+			}
+			return fmt.Errorf("waited for this in vain: %s: %w; %s", what, errors.Join(err, ctx.Err()), last)
 		case <-tick.C:
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -39,8 +40,6 @@ import (
 const (
 	// etcdMachine is the name of the machine on which etcd runs.
 	etcdMachine = "etcd"
-	// etcdPrefix is where the overlay keeps its keys, flannel's default.
-	etcdPrefix = "/coreos.com/network"
 	// closeWithin bounds tearing a cluster down.
 	closeWithin = 30 * time.Second
 )
@@ -135,10 +134,28 @@ func (o Options) check() error {
 		return errors.New("no overlay under test: set Options.Agent, such as driver.Ours{Bin: \"bin\"}")
 	}
 	errs := []error{o.Agent.Check()}
-	for _, d := range o.AgentOf {
+	for name, d := range o.AgentOf {
 		errs = append(errs, d.Check())
+		if p := driver.PrefixOf(d); p != driver.PrefixOf(o.Agent) {
+			errs = append(errs, fmt.Errorf("%s on %s keeps its keys at %s and %s at %s: they would not find each other",
+				d.Name(), name, p, o.Agent.Name(), driver.PrefixOf(o.Agent)))
+		}
+	}
+	if o.v2() && o.EtcdBinary == "" {
+		errs = append(errs, fmt.Errorf("%s speaks etcd's v2 API, which the etcd that is built in does not have: bring an "+
+			"etcd 3.4 or 3.5 (--etcd-bin, or %s)", o.Agent.Name(), EtcdBinaryEnv))
 	}
 	return errors.Join(errs...)
+}
+
+// v2 reports whether an agent speaks etcd's v2 API.
+func (o Options) v2() bool {
+	for _, d := range o.AgentOf {
+		if driver.Lacks(d, driver.FeatureEtcdV3) != nil {
+			return true
+		}
+	}
+	return driver.Lacks(o.Agent, driver.FeatureEtcdV3) != nil
 }
 
 func (c *Cluster) build(ctx context.Context) error {
@@ -163,8 +180,9 @@ func (c *Cluster) build(ctx context.Context) error {
 		if other, ok := c.opts.AgentOf[name]; ok {
 			d = other
 		}
-		_, binDirs := d.CNI()
-		m, err := c.machine(ctx, name, plus(c.opts.FirstNode, i), binDirs)
+		_, keep := d.CNI()
+		keep = append(slices.Clip(keep), filepath.Dir(d.Command(driver.Spec{}).Path))
+		m, err := c.machine(ctx, name, plus(c.opts.FirstNode, i), keep)
 		if err != nil {
 			return errors.Join(err, starting.Wait())
 		}
@@ -232,10 +250,17 @@ func (c *Cluster) log(l node.Line) {
 
 // configureNetwork puts the network configuration where the agents look for it.
 func (c *Cluster) configureNetwork(ctx context.Context) error {
-	raw, err := json.Marshal(map[string]any{
-		"Network": c.opts.Network.String(), "SubnetLen": c.opts.SubnetLen,
-		"Backend": map[string]any{"Type": "vxlan", "VNI": c.opts.VNI, "Port": c.opts.Port},
-	})
+	backend := map[string]any{"Type": c.opts.Backend}
+	if c.hasDevice() {
+		backend["VNI"], backend["Port"] = c.opts.VNI, c.opts.Port
+	}
+	config := map[string]any{
+		"Network": c.opts.Network.String(), "SubnetLen": c.opts.SubnetLen, "Backend": backend,
+	}
+	if c.opts.NFTables {
+		config["EnableNFTables"] = true
+	}
+	raw, err := json.Marshal(config)
 	if err != nil {
 		return fmt.Errorf("encode the network configuration: %w", err)
 	}
@@ -244,11 +269,14 @@ func (c *Cluster) configureNetwork(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	if _, err := client.Put(ctx, etcdPrefix+"/config", string(raw)); err != nil {
+	if _, err := client.Put(ctx, c.EtcdPrefix()+"/config", string(raw)); err != nil {
 		return fmt.Errorf("put the network configuration: %w", err)
 	}
 	if c.store.Secure() {
-		return c.store.EnableAuth(ctx, etcdPrefix)
+		return c.store.EnableAuth(ctx, c.EtcdPrefix())
+	}
+	if c.opts.v2() {
+		return c.store.PutV2(ctx, c.EtcdPrefix()+"/config", string(raw))
 	}
 	return nil
 }

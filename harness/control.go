@@ -10,7 +10,7 @@ import (
 
 // prepareEtcd lays out the machines of etcd's members and, with TLS, their certificates.
 func (c *Cluster) prepareEtcd(ctx context.Context) error {
-	var opts etcd.Options
+	opts := etcd.Options{Binary: c.opts.EtcdBinary, V2: c.opts.v2()}
 	if c.opts.EtcdTLS {
 		var err error
 		if opts.Authority, err = etcd.NewAuthority(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/node"
@@ -23,7 +24,7 @@ var _ fault.World = (*Cluster)(nil)
 func (c *Cluster) Etcd() *etcd.Member { return c.store }
 
 // EtcdPrefix implements fault.World.
-func (c *Cluster) EtcdPrefix() string { return etcdPrefix }
+func (c *Cluster) EtcdPrefix() string { return driver.PrefixOf(c.opts.Agent) }
 
 // Switch implements fault.World.
 func (c *Cluster) Switch() *underlay.Switch { return c.fabric }

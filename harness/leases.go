@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +32,7 @@ func (c *Cluster) Leases(ctx context.Context) ([]Lease, error) {
 		return nil, err
 	}
 	defer client.Close()
-	dir := etcdPrefix + "/subnets/"
+	dir := c.EtcdPrefix() + "/subnets/"
 	resp, err := client.Get(ctx, dir, clientv3.WithPrefix())
 	if err != nil {
 		return nil, fmt.Errorf("list leases: %w", err)
@@ -53,6 +54,27 @@ func (c *Cluster) Leases(ctx context.Context) ([]Lease, error) {
 		}
 		leases = append(leases, l)
 	}
+	if c.opts.v2() {
+		return c.leasesV2(ctx, leases)
+	}
+	return leases, nil
+}
+
+// leasesV2 adds the leases of agents that speak etcd's v2 API. They have no id.
+func (c *Cluster) leasesV2(ctx context.Context, leases []Lease) ([]Lease, error) {
+	keys, err := c.store.ListV2(ctx, c.EtcdPrefix()+"/subnets")
+	if err != nil {
+		return nil, fmt.Errorf("list leases: %w", err)
+	}
+	for _, k := range keys {
+		var value struct{ PublicIP netip.Addr }
+		if json.Unmarshal([]byte(k.Value), &value) != nil {
+			continue // nonsense, as above
+		}
+		leases = append(leases, Lease{Key: k.Key[strings.LastIndex(k.Key, "/")+1:], Value: k.Value,
+			PublicIP: value.PublicIP, TTL: time.Duration(k.TTL) * time.Second})
+	}
+	slices.SortFunc(leases, func(a, b Lease) int { return strings.Compare(a.Key, b.Key) })
 	return leases, nil
 }
 
@@ -118,7 +140,7 @@ func (c *Cluster) Retire(ctx context.Context, node string) error {
 	}
 	defer client.Close()
 	for _, dir := range []string{"/owners/", "/subnets/"} {
-		if _, err := client.Delete(ctx, etcdPrefix+dir+key); err != nil {
+		if _, err := client.Delete(ctx, c.EtcdPrefix()+dir+key); err != nil {
 			return fmt.Errorf("retire %s: %w", node, err)
 		}
 	}

@@ -9,6 +9,12 @@ import (
 	"github.com/nemesh/nemesh/harness/driver"
 )
 
+// Backends.
+const (
+	BackendVXLAN  = "vxlan"
+	BackendHostGW = "host-gw"
+)
+
 // Options describe a cluster. The zero value of each field stands for the default beside it.
 type Options struct {
 	// Nodes is how many nodes there are: node01, node02, … Default 4.
@@ -32,6 +38,12 @@ type Options struct {
 	Network netip.Prefix
 	// SubnetLen is the prefix length of a node's subnet. Default 24.
 	SubnetLen int
+	// Backend is how the overlay carries packets: BackendVXLAN, the default, or BackendHostGW.
+	Backend string
+	// NFTables asks in the network configuration for rules of nftables instead of iptables (EnableNFTables).
+	NFTables bool
+	// EtcdBinary is an etcd server to run as the control plane, 3.4 or newer. Default: the one built in.
+	EtcdBinary string
 	// VNI is the VXLAN network identifier (RFC 7348). Default 1.
 	VNI int
 	// Port is the VXLAN's UDP port. Default 8472, which is the kernel's.
@@ -63,6 +75,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.EtcdMembers, 1)
 	setDefault(&o.Network, netip.MustParsePrefix("172.16.0.0/16"))
 	setDefault(&o.SubnetLen, 24)
+	setDefault(&o.Backend, BackendVXLAN)
 	setDefault(&o.VNI, 1)
 	setDefault(&o.Port, 8472)
 	setDefault(&o.LeaseTTL, time.Hour)
@@ -139,6 +152,9 @@ func (o Options) validate() error {
 		// The first subnet is never handed out (SubnetMin is the second one by default).
 		refuse("the network %s has room for %d subnets of /%d but there are %d nodes: choose a larger Network "+
 			"or a longer SubnetLen", o.Network, room, o.SubnetLen, o.Nodes)
+	}
+	if o.Backend != BackendVXLAN && o.Backend != BackendHostGW {
+		refuse("backend %q is not known: %s or %s", o.Backend, BackendVXLAN, BackendHostGW)
 	}
 	if o.VNI < 1 || o.VNI >= 1<<24 {
 		refuse("VNI %d is not a VXLAN network identifier: it has 24 bits (RFC 7348)", o.VNI)

@@ -20,11 +20,14 @@ import (
 	"github.com/nemesh/nemesh/harness/probe"
 )
 
-// addPods makes a pod on every node with a running agent.
-func addPods(ctx context.Context, c *harness.Cluster, name string) []*pod.Pod {
+// addPods makes a pod on every node, or on those that are named.
+func addPods(ctx context.Context, c *harness.Cluster, name string, nodes ...string) []*pod.Pod {
 	GinkgoHelper()
 	var pods []*pod.Pod
-	for _, n := range c.Nodes() {
+	if len(nodes) == 0 {
+		nodes = c.Nodes()
+	}
+	for _, n := range nodes {
 		p, err := c.AddPod(ctx, n, fmt.Sprintf("%s-%s", n, name))
 		Expect(err).NotTo(HaveOccurred())
 		pods = append(pods, p)
@@ -70,6 +73,7 @@ func expectNothingLost(ctx context.Context, c *harness.Cluster) {
 // expectPermanent states that a node's entries for all its peers are there and do not age.
 func expectPermanent(c *harness.Cluster, node string) {
 	GinkgoHelper()
+	needsDevice(c)
 	n, err := c.Node(node)
 	Expect(err).NotTo(HaveOccurred())
 	neighbours, err := observe.Neighbours(n.NetNS(), c.Device())
@@ -109,6 +113,7 @@ func macOf(c *harness.Cluster, node string) string {
 // fdbOf lists the forwarding entries of a node's overlay device.
 func fdbOf(c *harness.Cluster, m *node.Machine) []observe.Neighbour {
 	GinkgoHelper()
+	needsDevice(c)
 	entries, err := observe.FDB(m.NetNS(), c.Device())
 	Expect(err).NotTo(HaveOccurred())
 	return entries

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/nemesh/nemesh/harness"
 	"github.com/nemesh/nemesh/harness/build"
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/sandbox"
@@ -35,10 +36,40 @@ func TestScenarios(t *testing.T) {
 	RunSpecs(t, "scenarios")
 }
 
-// ours is the overlay of this repository, without or with defects.
+// ours is the overlay under test: this repository's, unless NEMESH_AGENT names another. With defects it is always
+// this repository's, in the build that has them.
 func ours(defects ...string) driver.Driver {
+	GinkgoHelper()
+	bin := os.Getenv(build.Env)
 	if d := os.Getenv(suite.DefectEnv); d != "" && len(defects) == 0 {
 		defects = []string{d}
 	}
-	return driver.Ours{Bin: os.Getenv(build.Env), Defects: defects}
+	if len(defects) > 0 {
+		return driver.Ours{Bin: bin, Defects: defects}
+	}
+	d, err := driver.Open(driver.FromEnv(), bin)
+	Expect(err).NotTo(HaveOccurred())
+	return d
+}
+
+// isOurs tells whether the overlay under test is this repository's, whose words can be expected.
+func isOurs() bool {
+	_, own := ours().(driver.Ours)
+	return own
+}
+
+// needs skips the running spec, with one line, where the agent under test lacks something that it is about.
+func needs(features ...driver.Feature) {
+	GinkgoHelper()
+	if err := driver.Lacks(ours(), features...); err != nil {
+		Skip(err.Error())
+	}
+}
+
+// needsDevice skips the running spec where the backend has no VXLAN device to look at.
+func needsDevice(c *harness.Cluster) {
+	GinkgoHelper()
+	if backend := c.Options().Backend; backend != harness.BackendVXLAN {
+		Skip("it looks at the VXLAN device, which the backend " + backend + " has not")
+	}
 }

@@ -5,9 +5,12 @@ package scenarios
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
-	"os/exec"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -26,6 +29,7 @@ const flanneldEnv = "NEMESH_FLANNELD"
 var _ = Describe("swap", Label("kind:swap"), func() {
 	It("to overlayd adopts what flannel leaves: a device, a lease without a record, subnet.env",
 		func(ctx SpecContext) {
+			needs(driver.FeatureState, driver.FeatureOwners)
 			c := running(ctx, harness.Options{})
 			device, before := deviceOf(c, "node02"), subnets(c)
 			// What flannel leaves is what ours leaves, less the saved state and the owner's record.
@@ -41,28 +45,26 @@ var _ = Describe("swap", Label("kind:swap"), func() {
 			expectNothingLost(ctx, c)
 		}, SpecTimeout(time.Minute))
 
-	It("between a real flanneld and overlayd, node by node and back, loses nothing", Label("agent:flannel"),
-		func(ctx SpecContext) {
-			path := os.Getenv(flanneldEnv)
-			if path == "" {
-				Skip("set " + flanneldEnv + " to a flanneld binary to run this")
-			}
-			if _, err := exec.LookPath("iptables"); err != nil {
-				Skip("flanneld needs the iptables program: apt-get install iptables")
-			}
-			mine := driver.Ours{Bin: os.Getenv(build.Env)}
-			theirs := driver.Flannel{Ours: mine, Path: path}
-			c := running(ctx, harness.Options{Agent: theirs})
+	DescribeTable("between a real flanneld and overlayd, node by node and back, loses nothing", Label("agent:flannel"),
+		func(ctx SpecContext, backend string) {
+			mine, theirs := bothAgents()
+			c := running(ctx, harness.Options{Agent: theirs, Backend: backend})
 			before := subnets(c)
 			round := 0
 			swap := func(ctx context.Context, to driver.Driver) {
 				round++
-				for _, name := range c.Nodes() {
+				for i, name := range c.Nodes() {
 					suite.Step(c, fmt.Sprintf("%s: %s takes over", name, to.Name()))
-					device := deviceOf(c, name)
+					device := deviceIfAny(c, name)
 					Expect(c.SwapAgent(ctx, name, to)).To(Succeed())
 					talkFor(ctx, c, 50)
-					Expect(deviceOf(c, name)).To(Equal(device), "the device was changed")
+					Expect(deviceIfAny(c, name)).To(Equal(device), "the device was changed")
+					if i == 1 {
+						suite.Step(c, "etcd goes away in the middle and comes back")
+						suite.Inject(ctx, c, fault.EtcdStop{})
+						talkFor(ctx, c, 100)
+						suite.Heal(ctx, c)
+					}
 				}
 				Expect(subnets(c)).To(Equal(before))
 				Expect(leasesOf(ctx, c)).To(Equal(before))
@@ -72,5 +74,80 @@ var _ = Describe("swap", Label("kind:swap"), func() {
 			swap(ctx, theirs)
 			swap(ctx, mine)
 			expectNothingLost(ctx, c)
-		}, SpecTimeout(3*time.Minute))
+		},
+		Entry("over VXLAN", SpecTimeout(3*time.Minute), harness.BackendVXLAN),
+		Entry("over host-gw", SpecTimeout(3*time.Minute), harness.BackendHostGW),
+	)
+
+	DescribeTable("lets two nodes with flanneld and two with overlayd make one network", Label("agent:flannel"),
+		func(ctx SpecContext, backend string) {
+			mine, theirs := bothAgents()
+			c := running(ctx, harness.Options{Agent: mine, Backend: backend, Nodes: 6, Idle: []string{"node05", "node06"},
+				AgentOf: map[string]driver.Driver{"node03": theirs, "node04": theirs, "node06": theirs}})
+			expectOneFormat(ctx, c)
+			expectFreshPods(ctx, c, "fresh", "node01", "node02", "node03", "node04")
+
+			suite.Inject(ctx, c, fault.EtcdStop{})
+			suite.Step(c, "pods are made on every node during the outage")
+			expectFreshPods(ctx, c, "outage", "node01", "node02", "node03", "node04")
+			talkFor(ctx, c, 100)
+			suite.Heal(ctx, c)
+
+			suite.Step(c, "one more node of each kind joins")
+			for _, name := range []string{"node05", "node06"} {
+				Expect(c.StartAgent(ctx, name)).To(Succeed())
+			}
+			Expect(c.WaitConverged(ctx)).To(Succeed())
+			suite.Step(c, "one of each kind is restarted")
+			suite.Inject(ctx, c, fault.AgentRestart{Node: "node01"}, fault.AgentRestart{Node: "node03"})
+			expectFreshPods(ctx, c, "late")
+			expectOneFormat(ctx, c)
+			expectNothingLost(ctx, c)
+		},
+		Entry("over VXLAN", SpecTimeout(2*time.Minute), harness.BackendVXLAN),
+		Entry("over host-gw", SpecTimeout(2*time.Minute), harness.BackendHostGW),
+	)
 })
+
+// bothAgents returns our overlay and the real flanneld, or skips the running spec with a line where there is none.
+func bothAgents() (mine driver.Ours, theirs driver.Flannel) {
+	GinkgoHelper()
+	path := os.Getenv(flanneldEnv)
+	if path == "" {
+		Skip("set " + flanneldEnv + " to a flanneld binary to run this")
+	}
+	mine = driver.Ours{Bin: os.Getenv(build.Env)}
+	theirs = driver.Flannel{Ours: mine, Path: path}
+	var missing *driver.MissingProgramError
+	if err := theirs.Check(); errors.As(err, &missing) {
+		Skip(missing.Error())
+	}
+	return mine, theirs
+}
+
+// deviceIfAny is deviceOf, or nothing where the backend has no device.
+func deviceIfAny(c *harness.Cluster, node string) string {
+	GinkgoHelper()
+	if c.Options().Backend != harness.BackendVXLAN {
+		return ""
+	}
+	return deviceOf(c, node)
+}
+
+// expectOneFormat states that the leases of all nodes have the same fields, whoever wrote them.
+func expectOneFormat(ctx context.Context, c *harness.Cluster) {
+	GinkgoHelper()
+	leases, err := c.Leases(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	shapes := map[string][]string{}
+	for _, l := range leases {
+		var fields map[string]any
+		Expect(json.Unmarshal([]byte(l.Value), &fields)).To(Succeed())
+		shape := fmt.Sprint(slices.Sorted(maps.Keys(fields)))
+		if data, ok := fields["BackendData"].(map[string]any); ok {
+			shape += fmt.Sprint(slices.Sorted(maps.Keys(data)))
+		}
+		shapes[shape] = append(shapes[shape], l.Value)
+	}
+	Expect(shapes).To(HaveLen(1), "leases differ in form")
+}

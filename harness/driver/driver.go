@@ -1,14 +1,16 @@
 // Package driver says how an overlay under test is started, found ready and used: the overlay of this
 // repository, with or without a defect, or another vendor's.
+//
+// A driver says the same few things of each: how its agent is started and says that it is ready, where its
+// subnet file, keys and device are, the CNI configuration, what it lacks, and its version. Ours and Flannel are
+// written here; a user's own is described in a file (ReadFile) and needs no compiler.
 package driver
 
 import (
-	"encoding/json"
-	"errors"
+	"context"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,90 +58,108 @@ type Driver interface {
 	CNI() (confList []byte, binDirs []string)
 }
 
-// Ours is the overlay of this repository, from a folder of binaries.
-type Ours struct {
-	// Bin is the folder with overlayd, overlay-cni, bridge and host-local.
-	Bin string
-	// Defects are historic failures to have. With any, the special build of the agent and the plugin is used.
-	Defects []string
-	// Args are given to the agent after those of the cluster.
-	Args []string
-}
+// DefaultPrefix is where flannel and our overlay keep their keys in etcd, unless told otherwise.
+const DefaultPrefix = "/coreos.com/network"
 
-// Name tells the normal build from one with defects.
-func (o Ours) Name() string {
-	if len(o.Defects) == 0 {
-		return "overlayd"
+// Readiness is how an agent says that it is ready.
+type Readiness string
+
+const (
+	// ReadyEither takes what comes first; it is for a driver that does not say.
+	ReadyEither Readiness = ""
+	// ReadyNotify waits for READY=1 on the socket in NOTIFY_SOCKET (sd_notify(3)).
+	ReadyNotify Readiness = "notify"
+	// ReadySubnetFile waits until the subnet file has been written since the agent was started.
+	ReadySubnetFile Readiness = "subnet-file"
+)
+
+// Feature is something that a scenario may ask of an agent beyond carrying packets. Only what is asked for by a
+// flag or a file counts: a promise that an agent does not keep is a failure, not a lacking feature.
+type Feature string
+
+const (
+	// FeatureLeaseTTL is a lease whose time to live can be chosen. Without it, leases are revoked from outside.
+	FeatureLeaseTTL Feature = "lease-ttl"
+	// FeatureLeave is a call of the agent's program that gives the node's lease back (overlayd --leave).
+	FeatureLeave Feature = "leave"
+	// FeatureOwners is a record of who had a subnet that outlives the lease (<prefix>/owners).
+	FeatureOwners Feature = "owners"
+	// FeaturePublicIP is the flag --public-ip.
+	FeaturePublicIP Feature = "public-ip"
+	// FeatureEtcdV3 is keys in etcd's v3 API. An agent without it needs an etcd that still has the v2 API.
+	FeatureEtcdV3 Feature = "etcd-v3"
+	// FeatureState is a saved state from which the agent starts without etcd (/var/lib/overlayd/state.json).
+	FeatureState Feature = "state"
+)
+
+// Features lists every feature, with what it is in words.
+func Features() map[Feature]string {
+	return map[Feature]string{
+		FeatureLeaseTTL: "a lease whose time to live can be chosen",
+		FeatureLeave:    "a call that gives the node's lease back",
+		FeatureOwners:   "a record of who had a subnet that outlives the lease",
+		FeatureEtcdV3:   "keys in etcd's v3 API",
+		FeaturePublicIP: "a flag --public-ip",
+		FeatureState:    "a saved state in a file of its own",
 	}
-	return "overlayd with " + strings.Join(o.Defects, " and ")
 }
 
-func (o Ours) binary(name string) string {
-	if len(o.Defects) > 0 {
-		name += "-defects"
+// The abilities that a driver may have beyond Driver are found by type assertion, through the functions below.
+type (
+	limited   interface{ Lacks() []Feature }
+	signaller interface{ Readiness() Readiness }
+	versioned interface {
+		Version(ctx context.Context) (string, error)
 	}
-	return filepath.Join(o.Bin, name)
-}
+	prefixed   interface{ KeyPrefix() string }
+	supervised interface{ Supervised() bool }
+)
 
-// Check looks for the binaries.
-func (o Ours) Check() error {
-	var errs []error
-	for _, path := range []string{
-		o.binary("overlayd"), o.binary("overlay-cni"),
-		filepath.Join(o.Bin, "bridge"), filepath.Join(o.Bin, "host-local"),
-	} {
-		if info, err := os.Stat(path); err != nil || info.Mode()&0o111 == 0 {
-			errs = append(
-				errs,
-				errors.Join(fmt.Errorf("%s is missing or not executable: run `make build`", path), err),
-			)
+// Lacks reports, as an error of one line, the first of the features that a driver's agent does not have.
+func Lacks(d Driver, needed ...Feature) error {
+	l, ok := d.(limited)
+	if !ok {
+		return nil
+	}
+	lacking := l.Lacks()
+	for _, f := range needed {
+		if slices.Contains(lacking, f) {
+			return fmt.Errorf("%s lacks %q: %s", d.Name(), f, Features()[f])
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
-// Command starts the agent with timers that suit scenarios.
-func (o Ours) Command(s Spec) node.Command {
-	args := []string{
-		"--etcd-endpoints=" + strings.Join(s.EtcdEndpoints, ","), "--etcd-prefix=" + s.EtcdPrefix,
-		"--iface=" + s.Uplink, "--node-name=" + s.Node,
-		"--lease-ttl=" + s.LeaseTTL.String(), "--resync=" + s.Resync.String(), "--ip-masq",
-		"--etcd-timeout=500ms", "--etcd-check=500ms", "--start-grace=1s",
+// ReadinessOf returns how a driver's agent says that it is ready.
+func ReadinessOf(d Driver) Readiness {
+	if s, ok := d.(signaller); ok {
+		return s.Readiness()
 	}
-	if s.PeerHold > 0 {
-		args = append(args, "--peer-hold="+s.PeerHold.String())
-	}
-	for _, d := range o.Defects {
-		args = append(args, "--defect="+d)
-	}
-	args = append(args, s.tls()...)
-	args = append(append(args, o.Args...), s.ExtraArgs...)
-	return node.Command{Name: "overlayd", Path: o.binary("overlayd"), Args: args}
+	return ReadyEither
 }
 
-// StateDir is where the agent keeps what outlives it.
-func (o Ours) StateDir() string { return "/var/lib/overlayd" }
-
-// SubnetFile is flannel's.
-func (o Ours) SubnetFile() string { return "/run/flannel/subnet.env" }
-
-// Device is flannel's.
-func (o Ours) Device(vni int) string { return fmt.Sprintf("flannel.%d", vni) }
-
-// CNI is flannel's usual configuration with the plugin's name in place of flannel's.
-func (o Ours) CNI() ([]byte, []string) {
-	plugin := map[string]any{
-		"type":     filepath.Base(o.binary("overlay-cni")),
-		"delegate": map[string]any{"hairpinMode": true, "isDefaultGateway": true},
+// PrefixOf returns where a driver's agent keeps its keys in etcd.
+func PrefixOf(d Driver) string {
+	if p, ok := d.(prefixed); ok && p.KeyPrefix() != "" {
+		return p.KeyPrefix()
 	}
-	if len(o.Defects) > 0 {
-		plugin["defects"] = o.Defects
-	}
-	raw, err := json.Marshal(map[string]any{
-		"cniVersion": "1.1.0", "name": "overlay", "plugins": []any{plugin},
-	})
-	if err != nil {
-		panic(err) // only strings and maps go in
-	}
-	return raw, []string{o.Bin}
+	return DefaultPrefix
 }
+
+// Supervised reports whether a driver's agent counts on being started again when it ends by itself, as systemd
+// (Restart=always) and Kubernetes do.
+func Supervised(d Driver) bool {
+	s, ok := d.(supervised)
+	return ok && s.Supervised()
+}
+
+// VersionOf asks a driver's agent for its version, such as "v0.28.9".
+func VersionOf(ctx context.Context, d Driver) (string, error) {
+	if v, ok := d.(versioned); ok {
+		return v.Version(ctx)
+	}
+	return "", fmt.Errorf("%s cannot be asked for its version", d.Name())
+}
+
+// endpoints renders the endpoints of etcd as most agents want them.
+func (s Spec) endpoints() string { return strings.Join(s.EtcdEndpoints, ",") }

@@ -76,3 +76,6 @@ func TestCNINamesDefectsOnlyWhenThereAre(t *testing.T) {
 		}
 	}
 }
+
+// addr is netip.MustParseAddr.
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }

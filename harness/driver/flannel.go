@@ -1,9 +1,9 @@
 package driver
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 
@@ -11,11 +11,24 @@ import (
 )
 
 // Flannel is flannel's own agent, a binary that the user brings, with this repository's CNI plugin, which takes
-// flannel's configuration. Its lease lives 24 h and its timers cannot be changed.
+// flannel's configuration, unless another is given. Its lease lives 24 h
+// and its timers cannot be changed, so what a short lease would bring about is done from outside.
 type Flannel struct {
 	Ours
-	// Path is the flanneld binary; it must speak etcd v3 (v0.18 or newer).
+	// Path is the flanneld binary.
 	Path string
+	// V2 says that it is older than v0.18 and speaks etcd's v2 API, which needs an etcd of the user's (3.4 or 3.5).
+	V2 bool
+}
+
+// firstV3 is the first minor version of flannel (v0.18) that speaks etcd's v3 API.
+const firstV3 = 18
+
+// speaksV2 reports whether a version of flannel is older than that.
+func speaksV2(version string) bool {
+	var major, minor int
+	_, err := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &major, &minor)
+	return err == nil && major == 0 && minor < firstV3
 }
 
 // Name implements Driver.
@@ -23,20 +36,51 @@ func (f Flannel) Name() string { return "flanneld" }
 
 // Check looks for the binaries, and for iptables, without which flanneld ends at start.
 func (f Flannel) Check() error {
-	errs := []error{f.Ours.Check()}
-	if _, err := os.Stat(f.Path); err != nil {
-		errs = append(errs, fmt.Errorf("flanneld: %w", err))
-	}
-	if _, err := exec.LookPath("iptables"); err != nil {
-		errs = append(errs, fmt.Errorf("flanneld needs the iptables program: %w", err))
-	}
-	return errors.Join(errs...)
+	return errors.Join(f.Ours.Check(), checkProgram(f.Path), checkNeeded("flanneld", "iptables", "iptables-restore"))
 }
 
-// Command implements Driver.
+// Command implements Driver. The public address is left to flanneld, which takes the uplink's.
 func (f Flannel) Command(s Spec) node.Command {
 	return node.Command{Name: "flanneld", Path: f.Path, Args: append([]string{
-		"--etcd-endpoints=" + strings.Join(s.EtcdEndpoints, ","), "--etcd-prefix=" + s.EtcdPrefix,
-		"--iface=" + s.Uplink, "--public-ip=" + s.PublicIP.String(), "--ip-masq",
+		"--etcd-endpoints=" + s.endpoints(), "--etcd-prefix=" + s.EtcdPrefix, "--iface=" + s.Uplink, "--ip-masq",
 	}, append(s.tls(), s.ExtraArgs...)...)}
+}
+
+// Version asks flanneld.
+func (f Flannel) Version(ctx context.Context) (string, error) {
+	return askVersion(ctx, f.Path, "--version")
+}
+
+// Supervised is true: flanneld ends when its lease is gone and leaves the rest to who started it.
+func (f Flannel) Supervised() bool { return true }
+
+// Lacks lists what flanneld has no flag or file for.
+func (f Flannel) Lacks() []Feature {
+	lacks := []Feature{FeatureLeaseTTL, FeatureLeave, FeatureOwners, FeatureState}
+	if f.V2 {
+		lacks = append(lacks, FeatureEtcdV3)
+	}
+	return lacks
+}
+
+// checkNeeded looks for programs that an agent calls.
+func checkNeeded(agent string, programs ...string) error {
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			return &MissingProgramError{Agent: agent, Program: p}
+		}
+	}
+	return nil
+}
+
+// MissingProgramError says that an agent needs a program that the machine does not have.
+type MissingProgramError struct{ Agent, Program string }
+
+// Error is one line with what to do.
+func (e *MissingProgramError) Error() string {
+	hint := "install it"
+	if e.Program == "iptables" || e.Program == "iptables-restore" {
+		hint = "apt-get install iptables, or your system's like"
+	}
+	return e.Agent + " needs the program " + e.Program + ", which is not in PATH: " + hint
 }

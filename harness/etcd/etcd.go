@@ -34,6 +34,10 @@ const (
 // Options describe a member.
 type Options struct {
 	Machine *node.Machine
+	// Binary is an etcd server to run, 3.4 or newer; empty for the one that is built in.
+	Binary string
+	// V2 asks that server for the v2 API as well (--enable-v2), which 3.4 and 3.5 have.
+	V2 bool
 	// LogLevel is the server's: debug, info, warn (default), error.
 	LogLevel string
 	// Authority, if set, has the member speak TLS to its clients and ask them for a certificate of that
@@ -95,22 +99,11 @@ func (m *Member) Start(ctx context.Context) error {
 	if m.Running() {
 		return m.waitReady(ctx, m.Process())
 	}
-	name := m.opts.Machine.Name()
-	var cluster []string
-	for _, o := range m.Members() {
-		cluster = append(cluster, o.opts.Machine.Name()+"="+o.peerURL())
-	}
-	config, err := json.Marshal(serverConfig{
-		Name: name, Dir: dataDir, ClientURL: m.Endpoint(), PeerURL: m.peerURL(),
-		Cluster: strings.Join(cluster, ","), LogLevel: m.opts.LogLevel,
-	})
+	command, err := m.command()
 	if err != nil {
-		return fmt.Errorf("configure etcd: %w", err)
+		return err
 	}
-	self := reexec.Command(part, string(config))
-	process, err := m.opts.Machine.Start(ctx, node.Command{
-		Name: "etcd", Path: self.Path, Argv0: part, Args: self.Args[1:],
-	})
+	process, err := m.opts.Machine.Start(ctx, command)
 	if err != nil {
 		return err
 	}
@@ -118,6 +111,32 @@ func (m *Member) Start(ctx context.Context) error {
 	m.process = process
 	m.mu.Unlock()
 	return m.waitReady(ctx, process)
+}
+
+// command is how the server is started: the built-in one, or another's with the same settings.
+func (m *Member) command() (node.Command, error) {
+	name := m.opts.Machine.Name()
+	var cluster []string
+	for _, o := range m.Members() {
+		cluster = append(cluster, o.opts.Machine.Name()+"="+o.peerURL())
+	}
+	c := serverConfig{
+		Name: name, Dir: dataDir, ClientURL: m.Endpoint(), PeerURL: m.peerURL(),
+		Cluster: strings.Join(cluster, ","), LogLevel: m.opts.LogLevel,
+	}
+	if m.opts.Binary != "" {
+		flags := c.flags()
+		if m.opts.V2 {
+			flags = append(flags, "--enable-v2=true")
+		}
+		return node.Command{Name: "etcd", Path: m.opts.Binary, Args: flags}, nil
+	}
+	config, err := json.Marshal(c)
+	if err != nil {
+		return node.Command{}, fmt.Errorf("configure etcd: %w", err)
+	}
+	self := reexec.Command(part, string(config))
+	return node.Command{Name: "etcd", Path: self.Path, Argv0: part, Args: self.Args[1:]}, nil
 }
 
 func (m *Member) waitReady(ctx context.Context, process *node.Process) error {

@@ -235,6 +235,7 @@ func (m *Machine) PowerOff(ctx context.Context) error {
 	}
 	m.on = false
 	m.nl.Close()
+	errs = append(errs, killStrays(ctx, m.net))
 	// The uplink must be gone before the machine comes back with one of the same name; the kernel frees the
 	// namespace, and with it the far end, only later.
 	errs = append(errs, m.opts.Switch.Unplug(m.opts.Name), unix.Close(m.net), unix.Close(m.mnt))

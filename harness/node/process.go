@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -43,6 +44,7 @@ type Process struct {
 	ready   chan struct{}
 	exited  chan struct{}
 	err     error // of Wait; read after exited is closed
+	ended   atomic.Bool
 
 	mu     sync.Mutex
 	tail   []string
@@ -226,8 +228,14 @@ func (p *Process) Tail(n int) []string {
 	return append([]string(nil), p.tail[max(0, len(p.tail)-n):]...)
 }
 
+// Told reports whether the harness has told the process to end (SIGTERM, SIGKILL): if not, it ends by itself.
+func (p *Process) Told() bool { return p.ended.Load() }
+
 // Signal sends a signal to the process and its children. A process that has ended is not an error.
 func (p *Process) Signal(s syscall.Signal) error {
+	if s == syscall.SIGTERM || s == syscall.SIGKILL {
+		p.ended.Store(true)
+	}
 	if !p.Running() {
 		return nil
 	}

@@ -59,7 +59,7 @@ func New() *Suite {
 // tears it down afterwards. A world that cannot be built makes the spec not proven.
 func (s *Suite) Cluster(ctx context.Context, opts harness.Options) *harness.Cluster {
 	ginkgo.GinkgoHelper()
-	c, err := harness.New(ctx, opts, s.record.For(ginkgo.CurrentSpecReport().FullText()))
+	c, err := harness.New(ctx, opts.WithEnv(), s.record.For(ginkgo.CurrentSpecReport().FullText()))
 	if err != nil {
 		notProven(err)
 	}

@@ -60,6 +60,9 @@ type Run struct {
 	// Module is the version of nemesh, Seed that of the order of scenarios.
 	Module string `json:"module"`
 	Seed   int64  `json:"seed"`
+	// Agent is the overlay under test and AgentVersion what its binary says.
+	Agent        string `json:"agent,omitempty"`
+	AgentVersion string `json:"agent_version,omitempty"`
 }
 
 // World describes a cluster.

@@ -43,7 +43,7 @@ the command line was wrong.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), explainCommand())
+	root.AddCommand(runCommand(), explainCommand(), baselineCommand(), matrixCommand(), bisectCommand())
 	root.SetArgs(args)
 	err := root.Execute()
 	var exit exitError

@@ -86,11 +86,12 @@ func pointLatest(dir, reports string) error {
 	return os.Rename(temp, filepath.Join(reports, "latest"))
 }
 
-// names lists the scenarios of the suite, without running any.
+// names lists the scenarios that the filters choose, without running any.
 func (o *runOptions) names(ctx context.Context, dir string) ([]string, error) {
-	all := runOptions{bin: o.bin, procs: 1, timeout: o.timeout}
+	all := runOptions{bin: o.bin, procs: 1, timeout: o.timeout, filters: o.filters}
 	file := filepath.Join(dir, "names.json")
 	cmd := all.ginkgo(ctx, "--dry-run", "--json-report="+file)
+	cmd.Env = append(os.Environ(), binEnv(o.bin))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, out)
 	}
@@ -103,6 +104,7 @@ func (o *runOptions) names(ctx context.Context, dir string) ([]string, error) {
 		SpecReports []struct {
 			ContainerHierarchyTexts    []string
 			LeafNodeText, LeafNodeType string
+			State                      string
 		}
 	}
 	if err := json.Unmarshal(raw, &reports); err != nil {
@@ -111,7 +113,7 @@ func (o *runOptions) names(ctx context.Context, dir string) ([]string, error) {
 	var names []string
 	for _, r := range reports {
 		for _, s := range r.SpecReports {
-			if s.LeafNodeType == "It" {
+			if s.LeafNodeType == "It" && s.State != "skipped" {
 				names = append(names, strings.Join(append(s.ContainerHierarchyTexts, s.LeafNodeText), " "))
 			}
 		}

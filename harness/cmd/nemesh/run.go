@@ -30,6 +30,7 @@ type runOptions struct {
 	timeout time.Duration
 	bin     string
 	filters []string
+	world   worldFlags
 }
 
 func runCommand() *cobra.Command {
@@ -43,7 +44,8 @@ A FILTER with a colon is a label, such as issue:flannel-636 or kind:lease; any o
 over names. Several are joined by "or".`,
 		Example: `  nemesh run
   nemesh run flannel-636
-  nemesh run kind:lease fault:etcd-stop`,
+  nemesh run kind:lease fault:etcd-stop
+  nemesh run --agent /usr/local/bin/flanneld`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			o.filters = args
 			return o.run()
@@ -54,6 +56,7 @@ over names. Several are joined by "or".`,
 	f.IntVar(&o.procs, "procs", 2*runtime.NumCPU(), "how many scenarios run side by side")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Minute, "when to give up on the whole run")
 	f.StringVar(&o.bin, "bin", "", "`folder` of the binaries (default: where nemesh is)")
+	o.world.add(f)
 	return cmd
 }
 
@@ -63,6 +66,9 @@ func (o *runOptions) run() error {
 		return fmt.Errorf("--procs %d: at least 1", o.procs)
 	}
 	if err := o.findBinaries(); err != nil {
+		return err
+	}
+	if err := o.world.resolve(context.Background(), o.bin); err != nil {
 		return err
 	}
 	sandbox.Enter()
@@ -132,8 +138,13 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 		return exitUsage, err
 	}
 	seed := began.Unix()
-	rec.Write(record.Event{Kind: record.KindRun, Run: about(seed)})
+	run := about(seed)
+	run.Agent, run.AgentVersion = o.world.name, o.world.version
+	rec.Write(record.Event{Kind: record.KindRun, Run: run})
 	screen := newScreen(os.Stdout)
+	if o.world.choice.Agent != "" {
+		screen.print("agent: " + o.world.name + " " + o.world.version + ", " + o.world.choice.Agent + "\n")
+	}
 	follow, err := openFollower(path)
 	if err != nil {
 		return exitUsage, err
@@ -146,12 +157,15 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	}
 	failed := o.watch(ginkgo, follow, screen)
 	outcome := follow.outcome
-	code := outcome.Exit()
+	compared, code, err := o.world.compare(o.bin, outcome, outcome.Exit())
+	if err != nil {
+		return exitUsage, err
+	}
 	switch {
 	case len(outcome.Scenarios) == 0 && failed == nil:
 		code = exitUsage
 		screen.print(o.nothingMatched(ctx, dir))
-	case failed != nil && code == exitPassed, len(outcome.Scenarios) == 0:
+	case failed != nil && code == exitPassed && outcome.Exit() == exitPassed, len(outcome.Scenarios) == 0:
 		// Ginkgo failed without a scenario failing: the suite did not start, crashed, or ran out of time.
 		code = exitUsage
 		screen.print(ginkgoSaid(dir, failed))
@@ -168,7 +182,7 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 		code = max(code, exitUsage)
 	}
 	follow.read(func(*record.Scenario) {})
-	screen.print(screen.style.Summary(outcome))
+	screen.print(screen.style.Summary(outcome) + compared)
 	where, err := writeReports(outcome, dir, o.reports)
 	if err != nil {
 		return exitUsage, err
@@ -187,6 +201,7 @@ func (o *runOptions) start(ctx context.Context, dir, recordPath string, seed int
 	cmd := o.ginkgo(ctx, fmt.Sprintf("--seed=%d", seed))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), suite.RecordEnv+"="+recordPath, build.Env+"="+o.bin)
+	cmd.Env = append(cmd.Env, o.world.env()...)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start Ginkgo: %w", err)
 	}
@@ -240,7 +255,8 @@ func (o *runOptions) watch(ginkgo *exec.Cmd, follow *follower, screen *screen) e
 
 // nothingMatched lists what there is when a filter has chosen nothing.
 func (o *runOptions) nothingMatched(ctx context.Context, dir string) string {
-	names, err := o.names(ctx, dir)
+	everything := runOptions{bin: o.bin, timeout: o.timeout}
+	names, err := everything.names(ctx, dir)
 	if err != nil {
 		return fmt.Sprintf("no scenario matches %q, and they cannot be listed: %v\n", o.filters, err)
 	}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nemesh/nemesh/harness/build"
+	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/harness/matrix"
+)
+
+// matrixOptions are the flags of `nemesh matrix`.
+type matrixOptions struct {
+	agents                   []string
+	backends, rules, etcdBin []string
+	out, bin                 string
+	procs                    int
+	timeout                  time.Duration
+	again                    bool
+}
+
+// column is one column of the table: what is run, and what the user calls it.
+type column struct {
+	name  string
+	world worldFlags
+}
+
+func matrixCommand() *cobra.Command {
+	o := matrixOptions{}
+	cmd := &cobra.Command{
+		Use:   "matrix --agent NAME=PATH… [FILTER…]",
+		Short: "Run scenarios against several agents and put them side by side",
+		Long: `Run scenarios against several agents, and in several worlds when asked, and render one table.
+
+What has a verdict in the output folder is not run again, so an interrupted matrix goes on where it stopped; use
+--again for a fresh one. PATH is a binary, a driver file, or the word ours.`,
+		Example: `  nemesh matrix --agent ours=ours --agent flannel-0.28=/opt/flanneld-v0.28.9
+  nemesh matrix --agent ours=ours --backend vxlan,host-gw kind:survival`,
+		RunE: func(_ *cobra.Command, args []string) error { return o.run(args) },
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&o.agents, "agent", nil, "`NAME=PATH` of an agent; repeat it")
+	f.StringSliceVar(&o.backends, "backend", nil, "backends to multiply with: vxlan, host-gw")
+	f.StringSliceVar(&o.rules, "rules", nil, "rules to multiply with: iptables, nftables")
+	f.StringSliceVar(&o.etcdBin, "etcd-bin", nil, "etcd `binaries` to multiply with")
+	f.StringVar(&o.out, "out", filepath.Join("reports", "matrix"), "`folder` for the runs and the table")
+	f.StringVar(&o.bin, "bin", "", "`folder` of the binaries (default: where nemesh is)")
+	f.IntVar(&o.procs, "procs", 0, "how many scenarios run side by side (default: as nemesh run)")
+	f.DurationVar(&o.timeout, "timeout", time.Hour, "when to give up on one column")
+	f.BoolVar(&o.again, "again", false, "run everything, also what has a verdict")
+	return cmd
+}
+
+// columns multiplies agents with worlds.
+func (o matrixOptions) columns() ([]column, error) {
+	if len(o.agents) == 0 {
+		return nil, errors.New("no agent: give at least one --agent NAME=PATH, such as --agent ours=ours")
+	}
+	var all []column
+	seen := map[string]bool{}
+	for _, a := range o.agents {
+		name, path, ok := strings.Cut(a, "=")
+		if !ok || name == "" || path == "" || strings.ContainsAny(name, "/ ") {
+			return nil, fmt.Errorf("--agent %s: it is NAME=PATH, the name without a space or a slash", a)
+		}
+		if seen[name] {
+			return nil, fmt.Errorf("--agent %s: the name is there twice", name)
+		}
+		seen[name] = true
+		for _, backend := range orNone(o.backends) {
+			for _, rules := range orNone(o.rules) {
+				for _, etcd := range orNone(o.etcdBin) {
+					c := column{name: name, world: worldFlags{
+						choice: driver.Choice{Agent: path}, backend: backend, rules: rules, etcdBin: etcd,
+					}}
+					c.name += suffix(o.backends, backend) + suffix(o.rules, rules) + suffix(o.etcdBin, filepath.Base(etcd))
+					all = append(all, c)
+				}
+			}
+		}
+	}
+	return all, nil
+}
+
+// suffix tells columns apart that differ in a value; where there is but one, there is nothing to tell.
+func suffix(values []string, value string) string {
+	if len(values) < 2 {
+		return ""
+	}
+	return " " + value
+}
+
+func orNone(values []string) []string {
+	if len(values) == 0 {
+		return []string{""}
+	}
+	return values
+}
+
+// reports is the folder with the runs of a column.
+func (o matrixOptions) reports(c column) string {
+	return filepath.Join(o.out, strings.ReplaceAll(c.name, " ", "+"))
+}
+
+func (o matrixOptions) run(filters []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	columns, err := o.columns()
+	if err != nil {
+		return err
+	}
+	if o.out, err = filepath.Abs(o.out); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	finder := runOptions{bin: o.bin}
+	if err := finder.findBinaries(); err != nil {
+		return err
+	}
+	o.bin = finder.bin
+	names := make([]string, 0, len(columns))
+	for i := range columns {
+		if err := columns[i].world.resolve(ctx, o.bin); err != nil {
+			return fmt.Errorf("%s: %w", columns[i].name, err)
+		}
+		names = append(names, columns[i].name)
+	}
+	scenarios, err := o.scenarios(ctx, filters)
+	if err != nil {
+		return err
+	}
+	table := matrix.New(scenarios, names...)
+	for _, c := range columns {
+		if !o.again {
+			if err := table.AddRuns(c.name, o.reports(c)); err != nil {
+				return err
+			}
+		}
+		if err := o.fill(ctx, table, c); err != nil {
+			return err
+		}
+		if err := o.render(table); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			fmt.Println("interrupted: the same command goes on from here")
+			return exitError(exitUsage)
+		}
+	}
+	fmt.Printf("%s\n%s\n", filepath.Join(o.out, "matrix.md"), filepath.Join(o.out, "matrix.html"))
+	for _, c := range columns {
+		if missing := table.Missing(c.name); len(missing) > 0 {
+			fmt.Printf("%s: %d scenarios have no verdict; the same command tries them again\n", c.name, len(missing))
+			err = exitError(exitUsage)
+		}
+	}
+	return err
+}
+
+// scenarios lists those that the filters choose.
+func (o matrixOptions) scenarios(ctx context.Context, filters []string) ([]string, error) {
+	dir, err := os.MkdirTemp("", "nemesh-names-")
+	if err != nil {
+		return nil, fmt.Errorf("list the scenarios: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	lister := runOptions{bin: o.bin, timeout: time.Minute, filters: filters}
+	names, err := lister.names(ctx, dir)
+	if err != nil {
+		return nil, fmt.Errorf("list the scenarios: %w", err)
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("no scenario matches %q", filters)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// fill runs what a column lacks and adds it to the table. The runs' own exit codes say what the table says.
+func (o matrixOptions) fill(ctx context.Context, table *matrix.Table, c column) error {
+	missing := table.Missing(c.name)
+	fmt.Printf("%s: %d of %d scenarios to run\n", c.name, len(missing), len(table.Scenarios))
+	if len(missing) == 0 {
+		return nil
+	}
+	if err := runNemesh(ctx, o.bin, o.reports(c), c.world, o.procs, o.timeout, missing); err != nil {
+		return fmt.Errorf("%s: %w", c.name, err)
+	}
+	return table.AddRuns(c.name, o.reports(c))
+}
+
+// exactly is a filter for one scenario. Ginkgo matches "suite scenario"; a colon would make it a label.
+func exactly(scenario string) string {
+	return "^scenarios " + strings.ReplaceAll(regexp.QuoteMeta(scenario), ":", ".") + "$"
+}
+
+// runNemesh runs scenarios in a nemesh of their own, whose verdicts are read from its record.
+func runNemesh(ctx context.Context, bin, reports string, w worldFlags, procs int, timeout time.Duration,
+	scenarios []string,
+) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("start nemesh: %w", err)
+	}
+	args := append([]string{
+		"run", "--reports=" + reports, "--bin=" + bin, "--baseline=none", "--timeout=" + timeout.String(),
+	}, w.args()...)
+	if procs > 0 {
+		args = append(args, fmt.Sprintf("--procs=%d", procs))
+	}
+	for _, s := range scenarios {
+		args = append(args, exactly(s))
+	}
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	cmd.WaitDelay = time.Minute
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Exited() || ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("start nemesh: %w", err)
+	}
+	return nil
+}
+
+// render writes both tables.
+func (o matrixOptions) render(t *matrix.Table) error {
+	page, err := t.HTML(o.out)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(
+		os.MkdirAll(o.out, 0o755),
+		os.WriteFile(filepath.Join(o.out, "matrix.md"), []byte(t.Markdown(o.out)), 0o644),
+		os.WriteFile(filepath.Join(o.out, "matrix.html"), page, 0o644),
+	)
+	if err != nil {
+		return fmt.Errorf("write the matrix: %w", err)
+	}
+	return nil
+}
+
+// binEnv names the binaries to a suite that is started outside the sandbox, which would build them otherwise.
+func binEnv(bin string) string { return build.Env + "=" + bin }

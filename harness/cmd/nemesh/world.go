@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/baseline"
+	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/reports/record"
+)
+
+// worldFlags are the flags that say what is tested, and on what.
+type worldFlags struct {
+	choice   driver.Choice
+	backend  string
+	rules    string
+	etcdBin  string
+	baseline string
+	// name and version are those of the agent, once it has been asked.
+	name, version string
+}
+
+// add declares the flags. What the environment says is their default, so that a flag wins over it.
+func (w *worldFlags) add(f *pflag.FlagSet) {
+	env := driver.FromEnv()
+	f.StringVar(&w.choice.Agent, "agent", env.Agent, "the agent to test: a flanneld or overlayd `binary`, or a driver "+
+		"file (*.yaml); default: this repository's overlayd ["+driver.AgentEnv+"]")
+	f.StringVar(&w.choice.CNIConf, "cni-conf", env.CNIConf, "a CNI configuration list `file` to make pods with ["+
+		driver.CNIConfEnv+"]")
+	f.StringSliceVar(&w.choice.CNIDirs, "cni-bin-dir", env.CNIDirs, "a `folder` with the vendor's own CNI plugins ["+
+		driver.CNIDirsEnv+"]")
+	w.addVariant(f)
+	f.StringVar(&w.baseline, "baseline", "", "expected failures: a `file`, a folder, or \"none\"; default: "+
+		"fixtures/baselines of the repository")
+}
+
+// addVariant declares the flags that a matrix multiplies agents with.
+func (w *worldFlags) addVariant(f *pflag.FlagSet) {
+	f.StringVar(&w.backend, "backend", os.Getenv(harness.BackendEnv), "how the overlay carries packets: "+
+		harness.BackendVXLAN+" or "+harness.BackendHostGW+" ["+harness.BackendEnv+"]")
+	f.StringVar(&w.rules, "rules", os.Getenv(harness.RulesEnv), "whether the agent uses iptables or nftables ["+
+		harness.RulesEnv+"]")
+	f.StringVar(&w.etcdBin, "etcd-bin", os.Getenv(harness.EtcdBinaryEnv), "an etcd `binary` (3.4 or newer) as the "+
+		"control plane, instead of the one built in ["+harness.EtcdBinaryEnv+"]")
+}
+
+// resolve makes paths absolute, opens the driver, checks it, and asks the agent for its version.
+func (w *worldFlags) resolve(ctx context.Context, bin string) error {
+	var err error
+	if w.choice, err = w.choice.Absolute(); err != nil {
+		return err
+	}
+	if w.backend != "" && w.backend != harness.BackendVXLAN && w.backend != harness.BackendHostGW {
+		return fmt.Errorf("--backend %s: it is %s or %s", w.backend, harness.BackendVXLAN, harness.BackendHostGW)
+	}
+	if w.rules != "" && w.rules != "iptables" && w.rules != harness.RulesNFTables {
+		return fmt.Errorf("--rules %s: it is iptables or %s", w.rules, harness.RulesNFTables)
+	}
+	if w.etcdBin != "" {
+		if w.etcdBin, err = filepath.Abs(w.etcdBin); err == nil {
+			_, err = os.Stat(w.etcdBin)
+		}
+		if err != nil {
+			return fmt.Errorf("--etcd-bin: %w", err)
+		}
+	}
+	d, err := driver.Open(w.choice, bin)
+	if err != nil {
+		return err
+	}
+	if err := d.Check(); err != nil {
+		return err
+	}
+	if driver.Lacks(d, driver.FeatureEtcdV3) != nil && w.etcdBin == "" {
+		return fmt.Errorf("%s speaks etcd's v2 API, which the etcd that is built in does not have: bring an etcd 3.4 or "+
+			"3.5 with --etcd-bin", w.choice.Agent)
+	}
+	w.name = d.Name()
+	w.version, err = driver.VersionOf(ctx, d)
+	return err
+}
+
+// env tells the suite.
+func (w *worldFlags) env() []string {
+	return append(w.choice.Env(), harness.BackendEnv+"="+w.backend, harness.RulesEnv+"="+w.rules,
+		harness.EtcdBinaryEnv+"="+w.etcdBin)
+}
+
+// args are the flags with which another nemesh tests the same.
+func (w *worldFlags) args() []string {
+	args := []string{"--agent=" + w.choice.Agent, "--cni-conf=" + w.choice.CNIConf}
+	for _, d := range w.choice.CNIDirs {
+		args = append(args, "--cni-bin-dir="+d)
+	}
+	return append(args, "--backend="+w.backend, "--rules="+w.rules, "--etcd-bin="+w.etcdBin)
+}
+
+// baselines is the folder of the expected failures, beside the folder of the binaries.
+func baselines(bin string) string { return filepath.Join(filepath.Dir(bin), "fixtures", "baselines") }
+
+// findBaseline reads the expected failures of the agent. Found is false where there are none.
+func (w *worldFlags) findBaseline(bin string) (b baseline.Baseline, found bool, err error) {
+	place := w.baseline
+	switch place {
+	case "none":
+		return b, false, nil
+	case "":
+		return baseline.Find(baselines(bin), w.name, w.version)
+	}
+	info, err := os.Stat(place)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return b, false, fmt.Errorf("--baseline: %w (write it with: nemesh baseline)", err)
+	case err != nil:
+		return b, false, fmt.Errorf("--baseline: %w", err)
+	case info.IsDir():
+		return baseline.Find(place, w.name, w.version)
+	}
+	b, err = baseline.Read(place)
+	return b, err == nil, err
+}
+
+// compare compares a run with the expected failures of its agent. It returns the run's own exit code and no text
+// where there are none.
+func (w *worldFlags) compare(bin string, o *record.Outcome, own int) (text string, exit int, err error) {
+	b, found, err := w.findBaseline(bin)
+	if err != nil || !found {
+		return "", own, err
+	}
+	c := baseline.Compare(b, o)
+	return c.Text(b), c.Exit(), nil
+}

@@ -1,0 +1,67 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// straysWithin bounds how long a killed stray may take to be gone.
+const straysWithin = 5 * time.Second
+
+// killStrays ends what is left in a network namespace: a program that put itself into the background has left the
+// session in which it was started, so that no signal to that reaches it.
+func killStrays(ctx context.Context, netFD int) error {
+	ctx, cancel := context.WithTimeout(ctx, straysWithin)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		pids, err := strays(netFD)
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("end process %d, which was left behind: %w", pid, err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("processes %v were left behind and do not end: %w", pids, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// strays lists the processes in a network namespace, other than this one and those that have ended and that nobody
+// has waited for yet, whose namespaces are gone already.
+func strays(netFD int) ([]int, error) {
+	var want unix.Stat_t
+	if err := unix.Fstat(netFD, &want); err != nil {
+		return nil, fmt.Errorf("look for processes left behind: %w", err)
+	}
+	entries, err := filepath.Glob("/proc/[0-9]*/ns/net")
+	if err != nil {
+		return nil, fmt.Errorf("look for processes left behind: %w", err)
+	}
+	var pids []int
+	for _, path := range entries {
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Stat(path, &st) == nil && st.Dev == want.Dev && st.Ino == want.Ino {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}

@@ -1,0 +1,33 @@
+package observe
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Gateways lists the next hops of the IPv4 routes of a network namespace's main table.
+func Gateways(ns netns.NsHandle) ([]netip.Addr, error) {
+	nl, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("list gateways: %w", err)
+	}
+	defer nl.Close()
+	routes, err := complete(func() ([]netlink.Route, error) {
+		return nl.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN},
+			netlink.RT_FILTER_TABLE)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list gateways: %w", err)
+	}
+	var gateways []netip.Addr
+	for _, r := range routes {
+		if a, ok := netip.AddrFromSlice(r.Gw); ok {
+			gateways = append(gateways, a.Unmap())
+		}
+	}
+	return gateways, nil
+}
