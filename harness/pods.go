@@ -42,6 +42,17 @@ func (c *Cluster) DelPod(ctx context.Context, p *pod.Pod) error {
 	return nil
 }
 
+// CollectGarbage frees, by CNI GC, what containers on a node had that are not pods any more, as a container
+// runtime does after a reboot.
+func (c *Cluster) CollectGarbage(ctx context.Context, nodeName string) error {
+	n, err := c.Node(nodeName)
+	if err != nil {
+		return err
+	}
+	confList, binDirs := n.driver.CNI()
+	return pod.GC(ctx, n.Machine, pod.Network{ConfList: confList, BinDirs: binDirs}, c.PodsOn(nodeName)...)
+}
+
 func (c *Cluster) forgetPod(p *pod.Pod) {
 	c.mesh.Remove(p.Name)
 	c.mu.Lock()

@@ -147,6 +147,8 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 			Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10 * time.Second).
 				Should(Equal(before))
 			Expect(macOf(c, "node03")).To(Equal(mac))
+			suite.Step(c, "the container runtime on node03 frees what pods of before the reboot had")
+			Expect(c.CollectGarbage(ctx, "node03")).To(Succeed())
 			expectFreshPods(ctx, c, "with-etcd")
 			expectNothingLostBut(ctx, c, "node03")
 		}, SpecTimeout(time.Minute))
@@ -303,8 +305,10 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 
 		left, err := c.SubnetOf("node03")
 		Expect(err).NotTo(HaveOccurred())
-		suite.Inject(ctx, c, fault.AgentStop{Node: "node03"})
-		suite.Step(c, "node03 leaves")
+		suite.Step(c, "node03 leaves, for good: no heal starts its agent again")
+		agent, err := c.Agent("node03")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(agent.Terminate(ctx, 5*time.Second)).To(Succeed())
 		leave, err := c.RunAgent(ctx, "node03", "--leave")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(leave.ExitErr()).NotTo(HaveOccurred(), "%v", leave.Tail(10))

@@ -46,6 +46,7 @@ type Process struct {
 
 	mu   sync.Mutex
 	tail []string
+	told bool // to end, by a signal of the harness
 }
 
 // Start runs a program on the machine. The process outlives ctx; it ends when it exits, is killed, or the
@@ -198,6 +199,14 @@ func (p *Process) Running() bool {
 	}
 }
 
+// Told reports whether the harness has sent the process a signal to end. One that ended and was not told to
+// ended by itself.
+func (p *Process) Told() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.told
+}
+
 // ExitErr returns how the process ended: nil for exit code 0, else an *exec.ExitError. It waits for the end.
 func (p *Process) ExitErr() error {
 	<-p.exited
@@ -229,6 +238,11 @@ func (p *Process) Tail(n int) []string {
 func (p *Process) Signal(s syscall.Signal) error {
 	if !p.Running() {
 		return nil
+	}
+	if s == syscall.SIGTERM || s == syscall.SIGKILL || s == syscall.SIGINT || s == syscall.SIGQUIT {
+		p.mu.Lock()
+		p.told = true
+		p.mu.Unlock()
 	}
 	if err := syscall.Kill(-p.Pid(), s); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("send %s to %s on %s: %w", s, p.command.Name, p.machine, err)
