@@ -144,7 +144,8 @@ func (w world) give(name, address string) {
 	w.must(err, nl.AddrAdd(l, &netlink.Addr{IPNet: ipNet(address)}))
 }
 
-// repeatRule appends the first rule of the overlay's forward chain once more, as an agent does that adds its rules
+// repeatRule appends the first rule of the overlay's forward chain once more, as an agent does that adds
+// its rules
 // at every start.
 func (w world) repeatRule(name string) {
 	m, _ := w.pause()

@@ -1,6 +1,7 @@
 package scenarios
 
-// What an overlay owes its pods while its control plane comes and goes: each is reported of flannel somewhere,
+// What an overlay owes its pods while its control plane comes and goes: each is reported of flannel
+// somewhere,
 // and each is a row of the promises in overlay/README.md. A mesh goes on through every one of them.
 
 import (

@@ -1,7 +1,9 @@
-// Package invariant says what must hold of an overlay at rest, whatever a scenario has done before: of leases,
+// Package invariant says what must hold of an overlay at rest, whatever a scenario has done before: of
+// leases,
 // of every node's kernel, of addresses, of agents, and of what a closed world leaves behind.
 //
-// An invariant is a pure function from a Snapshot to the sentences that say what violates it, so each is tested
+// An invariant is a pure function from a Snapshot to the sentences that say what violates it, so each is
+// tested
 // in milliseconds without a kernel. Reading a machine (Collect), etcd (ReadKeys) and the traces of a closed
 // world (Traces) stands apart. Nothing here uses code of the overlay: what is right is written down a second
 // time, on purpose.
@@ -102,7 +104,8 @@ func Judge(v Invariant, s Snapshot, waived map[string]string) Result {
 // shown is how many violations of one invariant Failures lists.
 const shown = 5
 
-// Failures puts the violations that fail a scenario into one text, a line each; "" if there are none. Of many of
+// Failures puts the violations that fail a scenario into one text, a line each; "" if there are none. Of
+// many of
 // one invariant it shows the first and counts the others.
 func Failures(results []Result) string {
 	var lines []string

@@ -29,7 +29,8 @@ type record struct {
 	TTL   int64
 }
 
-// ReadKeys reads leases and owners' records under a prefix. Keys and values that are none are left out: nobody
+// ReadKeys reads leases and owners' records under a prefix. Keys and values that are none are left out:
+// nobody
 // holds anything by them.
 func ReadKeys(ctx context.Context, client *clientv3.Client, prefix string) ([]Lease, []Owner, error) {
 	resp, err := client.Get(ctx, prefix+"/", clientv3.WithPrefix())

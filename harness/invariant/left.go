@@ -15,8 +15,10 @@ import (
 	"github.com/nemesh/nemesh/harness/node"
 )
 
-// Traces are the marks by which what is left of one world is told from other worlds in the same sandbox. They
-// hold the world's namespaces until they are closed, since the kernel gives the number of one that is gone to
+// Traces are the marks by which what is left of one world is told from other worlds in the same sandbox.
+// They
+// hold the world's namespaces until they are closed, since the kernel gives the number of one that is gone
+// to
 // the next.
 type Traces struct {
 	dir   string

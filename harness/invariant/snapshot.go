@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Snapshot is all that the invariants judge: what etcd, the kernels, the disks and the agents of a world hold.
+// Snapshot is all that the invariants judge: what etcd, the kernels, the disks and the agents of a world
+// hold.
 type Snapshot struct {
 	At time.Time
 	// Network is the overlay's, SubnetLen the length of a node's subnet, VNI the network's identifier.
@@ -188,7 +189,8 @@ func (n Node) has(a netip.Addr) bool {
 	return false
 }
 
-// working returns the nodes whose agent runs and that have a lease, each with it: those whose kernel is judged.
+// working returns the nodes whose agent runs and that have a lease, each with it: those whose kernel is
+// judged.
 // What the kernel of a node without an agent holds is nobody's promise.
 func (s Snapshot) working() (nodes []Node, leases []Lease) {
 	for _, n := range s.Nodes {

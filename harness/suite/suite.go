@@ -110,8 +110,10 @@ func (s *Suite) atRest(ctx context.Context, c *harness.Cluster) {
 	}
 }
 
-// Waive says that a spec means to break an invariant, by its id, and why. The record then shows what it broke;
-// a waiver that was not needed is reported in the spec's output and can be told in the record (ok and waived).
+// Waive says that a spec means to break an invariant, by its id, and why. The record then shows what it
+// broke;
+// a waiver that was not needed is reported in the spec's output and can be told in the record (ok and
+// waived).
 func Waive(c *harness.Cluster, id, why string) {
 	ginkgo.GinkgoHelper()
 	if err := c.Waive(id, why); err != nil {
