@@ -29,6 +29,7 @@ import (
 	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/feature"
+	"github.com/nemesh/nemesh/harness/invariant"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/probe"
@@ -54,6 +55,8 @@ type Cluster struct {
 	nodes  []*Node
 	mesh   *probe.Mesh
 	heals  fault.HealStack
+	born   time.Time
+	links  []string // of the sandbox, before there was a cluster
 
 	etcdMachines []*node.Machine
 
@@ -61,8 +64,11 @@ type Cluster struct {
 	pods   []*pod.Pod
 	broke  []string
 	healed time.Time
-	final  *probe.Report
+	final  *probe.Report // of the mesh, once it is stopped
+	closed bool
 	wanted map[probe.Pair]bool
+	output map[string]*output // by machine
+	waived map[string]string  // why an invariant may be broken, by its id
 }
 
 // Node is one machine of a cluster with its agent.
@@ -90,6 +96,10 @@ func New(ctx context.Context, opts Options, rec *record.Writer) (*Cluster, error
 	if err := feature.Check(); err != nil {
 		return nil, err
 	}
+	links, err := invariant.SandboxLinks()
+	if err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp(sandbox.Dir, "world-")
 	if err != nil {
 		return nil, fmt.Errorf("lay out the world: %w", err)
@@ -97,6 +107,7 @@ func New(ctx context.Context, opts Options, rec *record.Writer) (*Cluster, error
 	c := &Cluster{
 		opts: opts, dir: dir, record: rec, wanted: map[probe.Pair]bool{},
 		mesh: probe.NewMesh(probe.Options{Interval: opts.ProbeInterval}),
+		born: began, links: links, output: map[string]*output{}, waived: map[string]string{},
 	}
 	if err := c.build(ctx); err != nil {
 		return nil, errors.Join(diskFull(), fmt.Errorf("build the world: %w", err), c.Close())
@@ -244,6 +255,7 @@ func (c *Cluster) machine(
 }
 
 func (c *Cluster) log(l node.Line) {
+	c.noteOutput(l)
 	c.record.Write(record.Event{At: record.At(l.At), Kind: record.KindLog,
 		Log: &record.Log{Machine: l.Machine, Process: l.Process, Text: l.Text}})
 }
@@ -286,17 +298,15 @@ func (c *Cluster) configureNetwork(ctx context.Context) error {
 func (c *Cluster) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
-	var errs []error
-	if c.store != nil && len(c.nodes) == c.opts.Nodes {
-		c.writeProbe()
-	}
-	report := c.mesh.Report()
+	traces, err := c.traces()
+	defer traces.Close()
+	errs := []error{err}
+	c.stopMesh()
 	c.mu.Lock()
-	c.final = &report
+	c.closed = true
 	pods := c.pods
 	c.pods = nil
 	c.mu.Unlock()
-	c.mesh.Close()
 	errs = append(errs, c.heals.Heal(ctx))
 	for _, p := range pods {
 		errs = append(errs, p.Close())
@@ -310,7 +320,26 @@ func (c *Cluster) Close() error {
 	if c.fabric != nil {
 		errs = append(errs, c.fabric.Close())
 	}
-	return errors.Join(append(errs, os.RemoveAll(c.dir))...)
+	errs = append(errs, os.RemoveAll(c.dir))
+	return errors.Join(append(errs, c.checkLeft(ctx, traces))...)
+}
+
+// stopMesh ends the mesh; what it has measured stays for Summary.
+func (c *Cluster) stopMesh() {
+	c.mu.Lock()
+	stopped := c.final != nil
+	c.mu.Unlock()
+	if stopped {
+		return
+	}
+	if c.store != nil && len(c.nodes) == c.opts.Nodes {
+		c.writeProbe()
+	}
+	report := c.mesh.Report()
+	c.mu.Lock()
+	c.final = &report
+	c.mu.Unlock()
+	c.mesh.Close()
 }
 
 // Options returns what the cluster was built from, defaults included.

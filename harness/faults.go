@@ -155,7 +155,7 @@ func (c *Cluster) Summary() Summary {
 func (c *Cluster) Closed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.final != nil
+	return c.closed
 }
 
 func (c *Cluster) writeProbe() {

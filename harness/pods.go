@@ -56,6 +56,16 @@ func (c *Cluster) DelPod(ctx context.Context, p *pod.Pod) error {
 // ForgetPod has the cluster and the mesh forget a pod that is gone without DEL.
 func (c *Cluster) ForgetPod(p *pod.Pod) { c.forgetPod(p) }
 
+// CollectGarbage frees, by CNI GC, what containers on a node had that are not pods any more, as a container
+// runtime does after a reboot.
+func (c *Cluster) CollectGarbage(ctx context.Context, nodeName string) error {
+	n, err := c.Node(nodeName)
+	if err != nil {
+		return err
+	}
+	return pod.GC(ctx, n.Machine, n.Network(), c.PodsOn(nodeName)...)
+}
+
 func (c *Cluster) forgetPod(p *pod.Pod) {
 	c.mesh.Remove(p.Name)
 	c.mu.Lock()

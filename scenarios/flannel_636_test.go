@@ -74,6 +74,9 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 
 			BeforeAll(func(ctx SpecContext) {
 				c = chaos.Cluster(ctx, harness.Options{Agent: ours("on-demand-neighbours")})
+				const why = "the defect has one route for the whole network, and no neighbour that lasts"
+				suite.Waive(c, "kernel-holds-what-is-explained", why)
+				suite.Waive(c, "agent-makes-progress", why)
 				near, far = c.PodsOn("node01")[0], c.PodsOn("node04")[0]
 				var err error
 				unmet, err = c.AddPod(ctx, "node01", "unmet")

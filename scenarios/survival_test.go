@@ -1,6 +1,7 @@
 package scenarios
 
-// What an overlay owes its pods while its control plane comes and goes: each is reported of flannel somewhere,
+// What an overlay owes its pods while its control plane comes and goes: each is reported of flannel
+// somewhere,
 // and each is a row of the promises in overlay/README.md. A mesh goes on through every one of them.
 
 import (
@@ -152,6 +153,8 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 			Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10 * time.Second).
 				Should(Equal(before))
 			Expect(macOf(c, "node03")).To(Equal(mac))
+			suite.Step(c, "the container runtime on node03 frees what pods of before the reboot had")
+			Expect(c.CollectGarbage(ctx, "node03")).To(Succeed())
 			expectFreshPods(ctx, c, "with-etcd")
 			expectNothingLostBut(ctx, c, "node03")
 		}, SpecTimeout(time.Minute))

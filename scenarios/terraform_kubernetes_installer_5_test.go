@@ -87,6 +87,9 @@ var _ = Describe(
 				c := chaos.Cluster(ctx, harness.Options{
 					Agent: ours(), Nodes: 5, Idle: []string{owner}, LeaseTTL: leaseTTL,
 				})
+				const old = "the victim's pods of before keep addresses of the subnet that is another's now"
+				suite.Waive(c, "pod-address-in-lease", old)
+				suite.Waive(c, "pod-address-once", old)
 				given, err := c.SubnetOf(victim)
 				Expect(err).NotTo(HaveOccurred())
 				expired(ctx, c)
@@ -128,6 +131,8 @@ var _ = Describe(
 		Describe("when the agent forgets its subnet", Label("defect:forget-subnet"), func() {
 			It("fails every new pod with the reported words", func(ctx SpecContext) {
 				c := chaos.Cluster(ctx, harness.Options{Agent: ours("forget-subnet"), LeaseTTL: leaseTTL})
+				suite.Waive(c, "cni0-equals-subnet", "this is the reported failure")
+				suite.Waive(c, "pod-address-in-lease", "the pods of before keep addresses of the forgotten subnet")
 				before, err := c.SubnetOf(victim)
 				Expect(err).NotTo(HaveOccurred())
 				expired(ctx, c)

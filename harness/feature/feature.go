@@ -8,12 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/nemesh/nemesh/harness/netspace"
 )
 
 // Feature is one ability of the kernel.
@@ -93,19 +94,15 @@ func Check() error {
 
 // Try uses the feature once in a network namespace that is gone afterwards.
 func (f Feature) Try() error {
-	result := make(chan error, 1)
-	go func() {
-		// The thread is left locked, so the runtime ends it and the namespace goes with it.
-		runtime.LockOSThread()
+	// The runtime ends the thread, and the namespace goes with it.
+	return netspace.OnThread(func() error {
 		ns, err := netns.New()
 		if err != nil {
-			result <- fmt.Errorf("make a network namespace: %w", err)
-			return
+			return fmt.Errorf("make a network namespace: %w", err)
 		}
 		defer ns.Close()
-		result <- f.try()
-	}()
-	return <-result
+		return f.try()
+	})
 }
 
 func link(l netlink.Link) func() error {

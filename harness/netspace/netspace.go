@@ -11,12 +11,13 @@ import (
 	"runtime"
 
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 // New makes a network namespace in which nothing but an idle loopback exists.
 func New() (netns.NsHandle, error) {
 	handle := netns.None()
-	err := onThread(func() error {
+	err := OnThread(func() error {
 		var err error
 		handle, err = netns.New()
 		return err
@@ -30,7 +31,7 @@ func New() (netns.NsHandle, error) {
 // Do runs fn on a thread inside ns and returns its error. Sockets that fn opens stay in ns and may be used
 // from anywhere afterwards (they belong to the namespace they were made in).
 func Do(ns netns.NsHandle, fn func() error) error {
-	return onThread(func() error {
+	return OnThread(func() error {
 		if err := netns.Set(ns); err != nil {
 			return fmt.Errorf("enter the network namespace: %w", err)
 		}
@@ -38,11 +39,20 @@ func Do(ns netns.NsHandle, fn func() error) error {
 	})
 }
 
-// onThread runs fn on a thread of its own that ends with it.
-func onThread(fn func() error) error {
+// OnThread runs fn on a thread of its own, which ends with it, so that fn may leave it in any namespace.
+//
+// The main thread is the one that must not be taken: it cannot end before the process does. The runtime
+// parks
+// it for good instead, with the namespace it is in, and /proc/self shows that from then on.
+func OnThread(fn func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the runtime ends the thread with the goroutine
+		if unix.Gettid() == unix.Getpid() {
+			defer runtime.UnlockOSThread()
+			result <- OnThread(fn) // on another one, since this one is held meanwhile
+			return
+		}
 		result <- fn()
 	}()
 	return <-result

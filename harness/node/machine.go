@@ -13,7 +13,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +22,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/nemesh/nemesh/harness/netspace"
 	"github.com/nemesh/nemesh/harness/underlay"
 )
 
@@ -97,6 +97,13 @@ func (m *Machine) Name() string { return m.opts.Name }
 // Addr returns the address of the machine's uplink.
 func (m *Machine) Addr() netip.Addr { return m.opts.Addr.Addr() }
 
+// On reports whether the machine is switched on.
+func (m *Machine) On() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.on
+}
+
 // NetNS returns the machine's network namespace, valid until the machine is switched off.
 func (m *Machine) NetNS() netns.NsHandle {
 	m.mu.Lock()
@@ -132,26 +139,20 @@ func (m *Machine) Do(fn func() error) error {
 	if !on {
 		return fmt.Errorf("%s is switched off", m.opts.Name)
 	}
-	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	return netspace.OnThread(func() error {
 		// A thread can enter a mount namespace only when it shares its root and working directory with no
 		// other (setns(2), CLONE_NEWNS).
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
-			result <- fmt.Errorf("prepare to enter %s: %w", m.opts.Name, err)
-			return
+			return fmt.Errorf("prepare to enter %s: %w", m.opts.Name, err)
 		}
 		if err := unix.Setns(mntFD, unix.CLONE_NEWNS); err != nil {
-			result <- fmt.Errorf("enter the mounts of %s: %w", m.opts.Name, err)
-			return
+			return fmt.Errorf("enter the mounts of %s: %w", m.opts.Name, err)
 		}
 		if err := unix.Setns(netFD, unix.CLONE_NEWNET); err != nil {
-			result <- fmt.Errorf("enter the network of %s: %w", m.opts.Name, err)
-			return
+			return fmt.Errorf("enter the network of %s: %w", m.opts.Name, err)
 		}
-		result <- fn()
-	}()
-	return <-result
+		return fn()
+	})
 }
 
 // Sysctl sets a kernel parameter on the machine. Dots separate, a slash stands for a dot inside a name, as
@@ -240,13 +241,6 @@ func (m *Machine) PowerOff(ctx context.Context) error {
 	// namespace, and with it the far end, only later.
 	errs = append(errs, m.opts.Switch.Unplug(m.opts.Name), unix.Close(m.net), unix.Close(m.mnt))
 	return errors.Join(append(errs, empty(filepath.Join(m.opts.Dir, "run")))...)
-}
-
-// On reports whether the machine is switched on.
-func (m *Machine) On() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.on
 }
 
 // Boot counts how often the machine has been switched on, so that what was done can be told to have been done

@@ -5,43 +5,33 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nemesh/nemesh/harness/netspace"
 )
 
 // unshare makes the machine's network and mount namespaces and returns descriptors of them.
 func (m *Machine) unshare() (netFD, mntFD int, err error) {
-	type made struct {
-		net, mnt int
-		err      error
-	}
-	result := make(chan made, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	err = netspace.OnThread(func() (err error) {
 		if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
-			result <- made{err: fmt.Errorf("make namespaces: %w", err)}
-			return
+			return fmt.Errorf("make namespaces: %w", err)
 		}
 		if err := m.mount(); err != nil {
-			result <- made{err: err}
-			return
+			return err
 		}
-		netFD, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		netFD, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			result <- made{err: fmt.Errorf("hold the network namespace: %w", err)}
-			return
+			return fmt.Errorf("hold the network namespace: %w", err)
 		}
-		mntFD, err := unix.Open("/proc/thread-self/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		mntFD, err = unix.Open("/proc/thread-self/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			result <- made{err: errors.Join(fmt.Errorf("hold the mount namespace: %w", err), unix.Close(netFD))}
-			return
+			return errors.Join(fmt.Errorf("hold the mount namespace: %w", err), unix.Close(netFD))
 		}
-		result <- made{net: netFD, mnt: mntFD}
-	}()
-	r := <-result
-	return r.net, r.mnt, r.err
+		return nil
+	})
+	return netFD, mntFD, err
 }
 
 // mount lays the machine's own folders over /run, /var/lib and /etc/cni in the calling thread's mount

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -44,11 +43,11 @@ type Process struct {
 	ready   chan struct{}
 	exited  chan struct{}
 	err     error // of Wait; read after exited is closed
-	ended   atomic.Bool
 
 	mu     sync.Mutex
 	tail   []string
-	paused int // how many have paused it and not let it go on
+	paused int  // how many have paused it and not let it go on
+	told   bool // to end, by a signal of the harness
 }
 
 // Start runs a program on the machine. The process outlives ctx; it ends when it exits, is killed, or the
@@ -165,7 +164,8 @@ func (p *Process) Command() Command { return p.command }
 // Pid returns the process id, as seen in the sandbox.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// CPU returns the processor time that the process has used so far, with a resolution of 10 ms (proc(5), fields
+// CPU returns the processor time that the process has used so far, with a resolution of 10 ms (proc(5),
+// fields
 // 14 and 15 of stat); 0 when it has ended.
 func (p *Process) CPU() time.Duration {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid()))
@@ -184,7 +184,8 @@ func (p *Process) CPU() time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// Ready is closed when the process has said that it is ready (sd_notify(3), READY=1). One that was not started
+// Ready is closed when the process has said that it is ready (sd_notify(3), READY=1). One that was not
+// started
 // with Command.Notify, or does not speak that protocol, never does.
 func (p *Process) Ready() <-chan struct{} { return p.ready }
 
@@ -199,6 +200,14 @@ func (p *Process) Running() bool {
 	default:
 		return true
 	}
+}
+
+// Told reports whether the harness has sent the process a signal to end. One that ended and was not told to
+// ended by itself.
+func (p *Process) Told() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.told
 }
 
 // ExitErr returns how the process ended: nil for exit code 0, else an *exec.ExitError. It waits for the end.
@@ -228,16 +237,15 @@ func (p *Process) Tail(n int) []string {
 	return append([]string(nil), p.tail[max(0, len(p.tail)-n):]...)
 }
 
-// Told reports whether the harness has told the process to end (SIGTERM, SIGKILL): if not, it ends by itself.
-func (p *Process) Told() bool { return p.ended.Load() }
-
 // Signal sends a signal to the process and its children. A process that has ended is not an error.
 func (p *Process) Signal(s syscall.Signal) error {
-	if s == syscall.SIGTERM || s == syscall.SIGKILL {
-		p.ended.Store(true)
-	}
 	if !p.Running() {
 		return nil
+	}
+	if s == syscall.SIGTERM || s == syscall.SIGKILL || s == syscall.SIGINT || s == syscall.SIGQUIT {
+		p.mu.Lock()
+		p.told = true
+		p.mu.Unlock()
 	}
 	if err := syscall.Kill(-p.Pid(), s); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("send %s to %s on %s: %w", s, p.command.Name, p.machine, err)

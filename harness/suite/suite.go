@@ -16,6 +16,7 @@ import (
 
 	"github.com/nemesh/nemesh/harness"
 	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/invariant"
 	"github.com/nemesh/nemesh/reports/record"
 )
 
@@ -32,12 +33,13 @@ type Suite struct {
 
 	mu       sync.Mutex
 	clusters []*harness.Cluster // of the spec or the ordered container that is running
+	failed   map[*harness.Cluster]bool
 }
 
 // New opens the record, and has Ginkgo report each spec to it. It must be called while the tree of specs is
 // built, at the top level.
 func New() *Suite {
-	s := &Suite{}
+	s := &Suite{failed: map[*harness.Cluster]bool{}}
 	if path := os.Getenv(RecordEnv); path != "" {
 		w, err := record.Open(path)
 		if err != nil {
@@ -56,7 +58,8 @@ func New() *Suite {
 }
 
 // Cluster builds a cluster for the running spec, or for its ordered container when called in BeforeAll, and
-// tears it down afterwards. A world that cannot be built makes the spec not proven.
+// tears it down afterwards. When all that used it has passed, its faults are healed and the invariants are
+// checked before. A world that cannot be built makes the spec not proven.
 func (s *Suite) Cluster(ctx context.Context, opts harness.Options) *harness.Cluster {
 	ginkgo.GinkgoHelper()
 	c, err := harness.New(ctx, opts.WithEnv(), s.record.For(ginkgo.CurrentSpecReport().FullText()))
@@ -67,11 +70,55 @@ func (s *Suite) Cluster(ctx context.Context, opts harness.Options) *harness.Clus
 	s.clusters = append(s.clusters, c)
 	s.mu.Unlock()
 	ginkgo.DeferCleanup(func() {
+		s.mu.Lock()
+		delete(s.failed, c)
+		s.mu.Unlock()
 		if err := c.Close(); err != nil {
 			ginkgo.Fail("tear down the cluster: " + err.Error())
 		}
 	})
+	ginkgo.DeferCleanup(func(ctx ginkgo.SpecContext) { s.atRest(ctx, c) }, ginkgo.NodeTimeout(checkWithin))
 	return c
+}
+
+// checkWithin bounds healing, waiting for rest and checking.
+const checkWithin = time.Minute
+
+// atRest checks the invariants of a cluster whose specs have passed.
+func (s *Suite) atRest(ctx context.Context, c *harness.Cluster) {
+	ginkgo.GinkgoHelper()
+	s.mu.Lock()
+	failed := s.failed[c]
+	s.mu.Unlock()
+	if spec := ginkgo.CurrentSpecReport(); failed || spec.State != types.SpecStatePassed {
+		return
+	}
+	results, err := c.CheckInvariants(ctx)
+	if err != nil {
+		ginkgo.Fail(err.Error())
+	}
+	for _, r := range results {
+		if r.Waived && r.OK {
+			ginkgo.GinkgoWriter.Printf("invariant %s was waived without need (%s)\n", r.ID, r.Why)
+		}
+	}
+	if text := invariant.Failures(results); text != "" {
+		if err := c.WriteState(ctx); err != nil {
+			ginkgo.GinkgoWriter.Printf("record the state: %v\n", err)
+		}
+		ginkgo.Fail("at rest, after all else had passed:\n" + text)
+	}
+}
+
+// Waive says that a spec means to break an invariant, by its id, and why. The record then shows what it
+// broke;
+// a waiver that was not needed is reported in the spec's output and can be told in the record (ok and
+// waived).
+func Waive(c *harness.Cluster, id, why string) {
+	ginkgo.GinkgoHelper()
+	if err := c.Waive(id, why); err != nil {
+		ginkgo.Fail(err.Error())
+	}
 }
 
 // Inject applies faults. One that cannot be proved makes the spec not proven.
@@ -117,6 +164,7 @@ func (s *Suite) explain(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.clusters {
+		s.failed[c] = true
 		if err := errors.Join(c.WriteReach(ctx), c.WriteState(ctx)); err != nil {
 			ginkgo.GinkgoWriter.Printf("record the state: %v\n", err)
 		}

@@ -29,6 +29,8 @@ type Scenario struct {
 	Reach []Reach
 	State []State
 	Probe *Probe
+	// Invariants are those that were checked, in order, of every cluster.
+	Invariants []Invariant
 	// Logs are the last lines of each process.
 	Logs []Log
 }
@@ -57,6 +59,8 @@ func (o *Outcome) Add(e Event) (ended *Scenario) {
 		s.Faults = append(s.Faults, *e.Fault)
 	case KindFigure:
 		s.Figures = append(s.Figures, *e.Figure)
+	case KindInvariant:
+		s.Invariants = append(s.Invariants, *e.Invariant)
 	case KindReach:
 		s.Reach = e.Reach
 	case KindState:

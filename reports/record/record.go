@@ -16,17 +16,19 @@ type Kind string
 
 // Kinds of events.
 const (
-	KindRun     Kind = "run"     // the first line: what was run, on what
-	KindWorld   Kind = "world"   // a cluster was built
-	KindStep    Kind = "step"    // a scenario says what it does
-	KindFault   Kind = "fault"   // something was broken, proved, or healed
-	KindLog     Kind = "log"     // a line of output of a process on a machine
-	KindProbe   Kind = "probe"   // what a mesh has measured
-	KindReach   Kind = "reach"   // expected reachability beside the actual one
-	KindState   Kind = "state"   // what kernels and leases hold, as lines
-	KindFigure  Kind = "figure"  // a measured number
-	KindVerdict Kind = "verdict" // how a scenario ended
-	KindEnd     Kind = "end"     // the last line
+	KindRun    Kind = "run"    // the first line: what was run, on what
+	KindWorld  Kind = "world"  // a cluster was built
+	KindStep   Kind = "step"   // a scenario says what it does
+	KindFault  Kind = "fault"  // something was broken, proved, or healed
+	KindLog    Kind = "log"    // a line of output of a process on a machine
+	KindProbe  Kind = "probe"  // what a mesh has measured
+	KindReach  Kind = "reach"  // expected reachability beside the actual one
+	KindState  Kind = "state"  // what kernels and leases hold, as lines
+	KindFigure Kind = "figure" // a measured number
+	// KindInvariant is what became of an invariant after a scenario's body, or when its world was closed.
+	KindInvariant Kind = "invariant"
+	KindVerdict   Kind = "verdict" // how a scenario ended
+	KindEnd       Kind = "end"     // the last line
 )
 
 // Event is one line. At is nanoseconds of CLOCK_MONOTONIC; Scenario is empty in lines about the whole run.
@@ -45,6 +47,8 @@ type Event struct {
 	Figure   *Figure  `json:"figure,omitempty"`
 	Verdict  *Verdict `json:"verdict,omitempty"`
 	End      *End     `json:"end,omitempty"`
+
+	Invariant *Invariant `json:"invariant,omitempty"`
 }
 
 // Run says what was run.
@@ -158,6 +162,16 @@ type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
+}
+
+// Invariant is what became of one invariant.
+type Invariant struct {
+	Name string `json:"name"`
+	OK   bool   `json:"ok"`
+	// Waived says that the scenario means to break it. One that is waived and holds was waived without need.
+	Waived bool `json:"waived,omitempty"`
+	// Details are the violations, a sentence each; of a waived one, the reason comes first.
+	Details []string `json:"details,omitempty"`
 }
 
 // Outcomes of a scenario.

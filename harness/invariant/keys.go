@@ -1,0 +1,87 @@
+package invariant
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// value is a lease's or record's JSON, as far as it is judged.
+type value struct {
+	PublicIP    netip.Addr
+	BackendType string
+	BackendData struct {
+		VNI     int
+		VtepMAC string
+	}
+}
+
+// record is an owner's record.
+type record struct {
+	Attrs value
+	Seen  time.Time
+	TTL   int64
+}
+
+// ReadKeys reads leases and owners' records under a prefix. Keys and values that are none are left out:
+// nobody
+// holds anything by them.
+func ReadKeys(ctx context.Context, client *clientv3.Client, prefix string) ([]Lease, []Owner, error) {
+	resp, err := client.Get(ctx, prefix+"/", clientv3.WithPrefix())
+	if err != nil {
+		return nil, nil, fmt.Errorf("read leases and owners' records: %w", err)
+	}
+	var leases []Lease
+	var owners []Owner
+	for _, kv := range resp.Kvs {
+		dir, name, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), prefix+"/"), "/")
+		subnet, ok := subnetOf(name)
+		if !ok {
+			continue
+		}
+		switch dir {
+		case "subnets":
+			var v value
+			if json.Unmarshal(kv.Value, &v) == nil {
+				leases = append(leases, v.lease(subnet))
+			}
+		case "owners":
+			var r record
+			if json.Unmarshal(kv.Value, &r) == nil {
+				owners = append(owners, Owner{Lease: r.Attrs.lease(subnet),
+					Ends: r.Seen.Add(time.Duration(r.TTL) * time.Second)})
+			}
+		}
+	}
+	return leases, owners, nil
+}
+
+func (v value) lease(subnet netip.Prefix) Lease {
+	l := Lease{Subnet: subnet, PublicIP: v.PublicIP, Backend: v.BackendType, VNI: v.BackendData.VNI}
+	if mac, err := net.ParseMAC(v.BackendData.VtepMAC); err == nil {
+		l.VtepMAC = mac.String()
+	}
+	return l
+}
+
+// subnetOf reads a key such as 10.5.3.0-24; of a dual-stack one, the IPv4 part.
+func subnetOf(name string) (netip.Prefix, bool) {
+	v4, _, _ := strings.Cut(name, "&")
+	p, err := netip.ParsePrefix(strings.ReplaceAll(v4, "-", "/"))
+	return p, err == nil && p.Addr().Is4() && p == p.Masked()
+}
+
+// Value returns the JSON that a plain flannel node would put into etcd for a lease.
+func (l Lease) Value() string {
+	return fmt.Sprintf(`{"PublicIP":%q,"PublicIPv6":null,"BackendType":%q,"BackendData":{"VNI":%d,"VtepMAC":%q}}`,
+		l.PublicIP, l.Backend, l.VNI, l.VtepMAC)
+}
+
+// Key returns the last part of the lease's key, such as 10.5.3.0-24.
+func (l Lease) Key() string { return key(l.Subnet) }

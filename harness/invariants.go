@@ -1,0 +1,310 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/nemesh/nemesh/harness/invariant"
+	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/reports/record"
+)
+
+const (
+	// restWithin bounds waiting for rest once everything is healed: what is not right by then is a violation.
+	restWithin = 10 * time.Second
+	// joinWithin is how long a node may take to learn of a peer that joins, and of its end.
+	joinWithin = 2 * time.Second
+	// leftWithin is how long the kernel may take to free what a closed world had.
+	leftWithin = 2 * time.Second
+	// joinMAC is the VTEP MAC of the peer that joins and leaves; nobody has it.
+	joinMAC = "02:6e:65:6d:65:73"
+)
+
+// Waive says that the scenario means to break an invariant, and why: its violations are recorded and do
+// not fail
+// it. An id that there is not, or no reason, is an error.
+func (c *Cluster) Waive(id, why string) error {
+	if _, err := invariant.Find(id); err != nil {
+		return err
+	}
+	if why == "" {
+		return fmt.Errorf("invariant %s is waived without a reason: give one", id)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waived[id] = why
+	return nil
+}
+
+// CheckInvariants ends the mesh, heals what is still broken, waits for rest and judges the cluster by every
+// invariant. Rest is the moment at which all hold that are not waived, 10 s later at most. Then a plain
+// flannel
+// peer is made to join and to leave. Every result is recorded; the error says what kept from judging.
+//
+// Nothing is asked of an agent that was told to end, or of the kernel of its node.
+func (c *Cluster) CheckInvariants(ctx context.Context) ([]invariant.Result, error) {
+	c.stopMesh()
+	if err := c.heals.Heal(ctx); err != nil {
+		return nil, fmt.Errorf("heal before the invariants are checked: %w", err)
+	}
+	client, err := c.store.Client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	s, err := c.waitRest(ctx, client)
+	if err != nil {
+		return nil, fmt.Errorf("check the invariants: %w", err)
+	}
+	if s.Join, err = c.join(ctx, client, s); err != nil {
+		return nil, fmt.Errorf("have a peer join: %w", err)
+	}
+	results := invariant.Check(s, c.waivers())
+	for _, r := range results {
+		c.writeInvariant(r)
+	}
+	return results, nil
+}
+
+func (c *Cluster) waivers() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	waived := map[string]string{}
+	for id, why := range c.waived {
+		waived[id] = why
+	}
+	return waived
+}
+
+func (c *Cluster) writeInvariant(r invariant.Result) {
+	details := r.Violations
+	if r.Waived {
+		details = append([]string{"waived: " + r.Why}, details...)
+	}
+	c.record.Write(record.Event{Kind: record.KindInvariant,
+		Invariant: &record.Invariant{Name: r.ID, OK: r.OK, Waived: r.Waived, Details: details}})
+}
+
+// waitRest takes snapshots until one violates nothing that is not waived, or the time for that is over.
+func (c *Cluster) waitRest(ctx context.Context, client *clientv3.Client) (invariant.Snapshot, error) {
+	until := time.Now().Add(restWithin)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		s, err := c.snapshot(ctx, client)
+		over := time.Now().After(until)
+		if err == nil && (over || invariant.Failures(invariant.Check(s, c.waivers())) == "") {
+			return s, nil
+		}
+		if err != nil && over {
+			return s, err
+		}
+		select {
+		case <-ctx.Done():
+			return s, errors.Join(err, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// Snapshot reads all that the invariants judge, as it is now.
+func (c *Cluster) Snapshot(ctx context.Context) (invariant.Snapshot, error) {
+	client, err := c.store.Client(ctx)
+	if err != nil {
+		return invariant.Snapshot{}, err
+	}
+	defer client.Close()
+	return c.snapshot(ctx, client)
+}
+
+func (c *Cluster) snapshot(ctx context.Context, client *clientv3.Client) (invariant.Snapshot, error) {
+	s := invariant.Snapshot{
+		Network: c.opts.Network, SubnetLen: c.opts.SubnetLen, VNI: c.opts.VNI, Hold: c.opts.PeerHold,
+		Nodes: make([]invariant.Node, len(c.nodes)),
+	}
+	if s.Hold == 0 {
+		s.Hold = 24 * time.Hour // the agent's own default
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	reading, readCtx := errgroup.WithContext(ctx)
+	reading.Go(func() (err error) {
+		s.Leases, s.Owners, err = invariant.ReadKeys(readCtx, client, c.EtcdPrefix())
+		return err
+	})
+	for i, n := range c.nodes {
+		reading.Go(func() (err error) {
+			s.Nodes[i], err = c.collect(n)
+			return err
+		})
+	}
+	err := reading.Wait()
+	s.At = time.Now()
+	return s, err
+}
+
+// collect reads one node.
+func (c *Cluster) collect(n *Node) (invariant.Node, error) {
+	if !n.On() {
+		return invariant.Node{Name: n.Name(), Agent: invariant.Agent{Told: true}}, nil
+	}
+	got, err := invariant.Collect(n.Machine, c.device(n), n.driver.SubnetFile())
+	if err != nil {
+		return got, err
+	}
+	for _, p := range c.PodsOn(n.Name()) {
+		if !p.NetNS.IsOpen() {
+			continue // it has vanished
+		}
+		inside, err := invariant.CollectPod(p.Name, p.NetNS, podInterface)
+		if err != nil {
+			return got, err
+		}
+		got.Pods = append(got.Pods, inside)
+	}
+	got.Agent = c.agentState(n)
+	return got, nil
+}
+
+// podInterface is the name that a pod's interface is given by CNI ADD.
+const podInterface = "eth0"
+
+// join puts the lease of a plain flannel peer into etcd, and takes it away again, and notes which nodes
+// with a
+// running agent and a lease did not follow in time.
+func (c *Cluster) join(ctx context.Context, client *clientv3.Client, s invariant.Snapshot) (*invariant.Join, error) {
+	j := &invariant.Join{Within: joinWithin, Peer: invariant.Lease{
+		Subnet: c.freeSubnet(s), PublicIP: c.freeAddress(s), Backend: "vxlan", VNI: c.opts.VNI, VtepMAC: joinMAC,
+	}}
+	if !j.Peer.Subnet.IsValid() || !j.Peer.PublicIP.IsValid() {
+		return nil, fmt.Errorf("no subnet of %s or no address of %s is free for it", c.opts.Network, c.opts.Underlay)
+	}
+	var followers []*Node
+	for i, n := range c.nodes {
+		leased := slices.ContainsFunc(s.Leases, func(l invariant.Lease) bool {
+			return slices.Contains(s.Nodes[i].Addrs, l.PublicIP)
+		})
+		if leased && s.Nodes[i].Agent.Running {
+			followers = append(followers, n)
+		}
+	}
+	grant, err := client.Grant(ctx, 60)
+	if err != nil {
+		return nil, fmt.Errorf("grant its lease: %w", err)
+	}
+	path := c.EtcdPrefix() + "/subnets/" + j.Peer.Key()
+	if _, err := client.Put(ctx, path, j.Peer.Value(), clientv3.WithLease(grant.ID)); err != nil {
+		return nil, fmt.Errorf("put its lease: %w", err)
+	}
+	missing, err := c.await(ctx, followers, j.Peer, true)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := client.Revoke(ctx, grant.ID); err != nil {
+		return nil, fmt.Errorf("revoke its lease: %w", err)
+	}
+	stayed, err := c.await(ctx, followers, j.Peer, false)
+	for i, n := range followers {
+		j.Reactions = append(j.Reactions, invariant.Reaction{Node: n.Name(), Missing: missing[i], Stayed: stayed[i]})
+	}
+	return j, err
+}
+
+// await waits until every node has the peer's entries, or has none of them, and returns those for which
+// that is
+// not so in time.
+func (c *Cluster) await(ctx context.Context, nodes []*Node, peer invariant.Lease, there bool) ([][]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, joinWithin)
+	defer cancel()
+	wrong := make([][]string, len(nodes))
+	waiting, waitCtx := errgroup.WithContext(context.WithoutCancel(ctx))
+	for i, n := range nodes {
+		waiting.Go(func() error {
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				have, err := invariant.Overlay(n.Machine, c.device(n), c.opts.Network)
+				if err != nil {
+					return err
+				}
+				wrong[i] = slices.DeleteFunc(invariant.Entries(c.device(n), peer), func(e string) bool {
+					return slices.Contains(have, e) == there
+				})
+				if len(wrong[i]) == 0 {
+					return nil
+				}
+				select {
+				case <-ctx.Done():
+					return nil // in vain
+				case <-waitCtx.Done():
+					return waitCtx.Err()
+				case <-tick.C:
+				}
+			}
+		})
+	}
+	return wrong, waiting.Wait()
+}
+
+// freeSubnet returns a subnet that no lease and no record names: the first of the network if possible,
+// which is
+// never handed out.
+func (c *Cluster) freeSubnet(s invariant.Snapshot) netip.Prefix {
+	for a := c.opts.Network.Masked().Addr(); c.opts.Network.Contains(a); a = plus(a, 1<<(32-c.opts.SubnetLen)) {
+		p := netip.PrefixFrom(a, c.opts.SubnetLen)
+		taken := slices.ContainsFunc(s.Leases, func(l invariant.Lease) bool { return l.Subnet.Overlaps(p) }) ||
+			slices.ContainsFunc(s.Owners, func(o invariant.Owner) bool { return o.Subnet.Overlaps(p) })
+		if !taken {
+			return p
+		}
+	}
+	return netip.Prefix{}
+}
+
+// freeAddress returns an address of the underlay that nobody has and no lease names.
+func (c *Cluster) freeAddress(s invariant.Snapshot) netip.Addr {
+	for a := offset(c.opts.Underlay, 2); c.opts.Underlay.Contains(plus(a, 1)); a = a.Next() {
+		taken := a == c.opts.Etcd || a == c.fabric.Gateway() ||
+			slices.ContainsFunc(c.nodes, func(n *Node) bool { return n.Addr() == a }) ||
+			slices.ContainsFunc(s.Nodes, func(n invariant.Node) bool { return slices.Contains(n.Addrs, a) }) ||
+			slices.ContainsFunc(s.Leases, func(l invariant.Lease) bool { return l.PublicIP == a }) ||
+			slices.ContainsFunc(s.Owners, func(o invariant.Owner) bool { return o.PublicIP == a })
+		if !taken {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// output is what the programs on one node have written.
+type output struct {
+	lines         int
+	panics, races []string
+}
+
+// maxBad is how many lines of a crash are kept of a node.
+const maxBad = 5
+
+func (c *Cluster) noteOutput(l node.Line) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.output[l.Machine]
+	if o == nil {
+		o = &output{}
+		c.output[l.Machine] = o
+	}
+	o.lines++
+	if invariant.Panic(l.Text) && len(o.panics) < maxBad {
+		o.panics = append(o.panics, l.Text)
+	}
+	if invariant.Race(l.Text) && len(o.races) < maxBad {
+		o.races = append(o.races, l.Text)
+	}
+}
