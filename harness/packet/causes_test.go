@@ -24,6 +24,9 @@ type broken struct {
 	sentence string // a regular expression for the whole sentence
 }
 
+// reasons is what root gets to know in addition.
+const reasons = `(; the kernel's drop reason: [A-Z_, ]+)?`
+
 func TestEachCauseIsTold(t *testing.T) {
 	var all []broken
 	for _, some := range [][]broken{routes(), devices(), tunnels(), underlays(), rules(), pods(), sizes()} {
@@ -45,7 +48,7 @@ func TestEachCauseIsTold(t *testing.T) {
 			if trace.Cause != b.cause {
 				t.Errorf("cause %q, want %q", trace.Cause, b.cause)
 			}
-			if !regexp.MustCompile("^" + b.sentence + "$").MatchString(trace.Sentence) {
+			if !regexp.MustCompile("^" + b.sentence + reasons + "$").MatchString(trace.Sentence) {
 				t.Errorf("got  %s\nwant %s", trace.Sentence, b.sentence)
 			}
 			if again := packet.Explain(trace.Observation); again != trace.Verdict {
@@ -101,11 +104,11 @@ func routes() []broken {
 			name:  "route to a wrong device",
 			cause: packet.WrongDevice,
 			breakIt: func(w *world) {
-				w.must(w.nl(1).RouteReplace(&netlink.Route{Dst: ipnet(w.subnet(2)), Gw: w.uplink(3).AsSlice(),
+				w.must(w.nl(1).RouteReplace(&netlink.Route{Dst: ipnet(w.subnet(2)), Scope: unix.RT_SCOPE_LINK,
 					LinkIndex: w.link(1, node.Uplink).Attrs().Index}))
 			},
-			sentence: `request lost on node01 at flannel\.1: node01 has the route "172\.16\.2\.0/24 via ` +
-				`192\.168\.200\.203 dev eth0", which does not lead to flannel\.1.*`,
+			sentence: `request lost on node01 at flannel\.1: node01 has the route "172\.16\.2\.0/24 dev eth0", which ` +
+				`does not lead to flannel\.1`,
 		},
 		{
 			name: "blackhole route", cause: packet.BlackholeRoute,

@@ -22,7 +22,7 @@ import (
 const (
 	// overhead is what an echo is longer than its data: the IP header without options and that of ICMP.
 	overhead = 20 + 8
-	// smallest is the length of an echo whose size nobody asked for.
+	// smallest is the least length of an echo whose size nobody asked for.
 	smallest = 64
 )
 
@@ -73,8 +73,8 @@ func openSender(ns netns.NsHandle, mark [markLength]byte, whole bool, answered f
 }
 
 // send sends the echo. A refusal by the kernel is part of what is found out, so it is returned as text.
-func (s *sender) send(to netip.Addr, size int) (refusal string, err error) {
-	data := make([]byte, max(size, smallest)-overhead)
+func (s *sender) send(to netip.Addr, length int) (refusal string, err error) {
+	data := make([]byte, max(length, overhead+markLength)-overhead)
 	copy(data, s.mark[:])
 	message := icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{
 		ID: int(s.mark[6])<<8 | int(s.mark[7]), Seq: 1, Data: data,

@@ -13,9 +13,11 @@ func Explain(o Observation) Verdict {
 	if o.Answered {
 		return Verdict{Cause: Delivered, Sentence: fmt.Sprintf("%s got its reply from %s", o.From.Name, o.To.Name)}
 	}
-	l := o.leg(Request)
-	if _, arrived := l.arrival(); arrived || o.leg(Reply).reached(o.leg(Reply).way()) >= 0 {
-		l = o.leg(Reply)
+	l, back := o.leg(Request), o.leg(Reply)
+	_, arrived := l.arrival()
+	_, dropped := l.dropped() // perhaps where it had arrived
+	if len(back.seen) > 0 || arrived && !dropped {
+		l = back
 	}
 	v := l.explain()
 	v.Direction = l.direction

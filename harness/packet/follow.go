@@ -2,7 +2,6 @@ package packet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -52,8 +51,10 @@ type place struct {
 }
 
 type follower struct {
-	path   Path
-	mark   [markLength]byte
+	path Path
+	mark [markLength]byte
+	// length is that of the packet.
+	length int
 	places []place
 	sender *sender
 
@@ -73,6 +74,11 @@ func newFollower(w Path) (*follower, error) {
 		w.Wait = defaultWait
 	}
 	f := &follower{path: w, mark: newMark(), decided: make(chan struct{})}
+	f.length = w.Size
+	if f.length == 0 {
+		// A length of its own tells it from the other packets on the machine.
+		f.length = smallest + int(f.mark[0])
+	}
 	f.seen = Observation{From: w.From, To: w.To, Nodes: w.Nodes, Leases: w.Leases, Size: w.Size}
 	for _, e := range []End{w.From, w.To} {
 		if !e.Addr.Is4() {
@@ -127,7 +133,7 @@ func (f *follower) start(ctx context.Context) error {
 	if err := opening.Wait(); err != nil {
 		return err
 	}
-	drops, err := watchDrops()
+	drops, err := watchDrops(f.length, f.length+encapsulation)
 	if err != nil {
 		f.notes = append(f.notes, "the kernel's drop reasons are not available: "+err.Error())
 	}
@@ -142,7 +148,7 @@ func (f *follower) start(ctx context.Context) error {
 
 // echo sends the echo and waits until its fate is known, or long enough.
 func (f *follower) echo(ctx context.Context) error {
-	refusal, err := f.sender.send(f.path.To.Addr, f.path.Size)
+	refusal, err := f.sender.send(f.path.To.Addr, f.length)
 	if err != nil {
 		return err
 	}
@@ -248,10 +254,10 @@ func (f *follower) stop() {
 		closing.Go(sender.close)
 	}
 	err := closing.Wait()
-	reasons, dropsErr := drops.close()
+	reasons := drops.close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := errors.Join(err, dropsErr); err != nil {
+	if err != nil {
 		f.notes = append(f.notes, "stop following: "+err.Error())
 	}
 	f.seen.Drops = append(f.seen.Drops, reasons...)
@@ -266,7 +272,6 @@ func (f *follower) trace(states map[string]State) Trace {
 	slices.SortStableFunc(o.Sightings, func(a, b Sighting) int { return a.At.Compare(b.At) })
 	slices.SortStableFunc(o.ARP, func(a, b ARP) int { return a.At.Compare(b.At) })
 	o.ICMP = firstOfEach(o.ICMP)
-	o.Drops = ofPacket(o)
 	return Trace{
 		From: o.From.Name, To: o.To.Name, Verdict: Explain(o), Hops: o.Hops(), ICMP: o.ICMP,
 		Notes: slices.Clone(f.notes), Observation: o,

@@ -68,10 +68,13 @@ func (o *Observation) leg(direction string) leg {
 	return l
 }
 
-// at returns the first sighting at a stage.
+// at returns the first sighting at a stage. On the underlay only what is in the tunnel is on its way; what
+// goes there bare has been routed elsewhere.
 func (l leg) at(s stage) (Sighting, bool) {
+	inside := s.kind >= uplinkOut && s.kind <= uplinkIn && l.tunnelled()
 	for _, have := range l.seen {
-		if have.Place == s.place && have.Device == s.device && have.Out == s.out {
+		if have.Place == s.place && have.Device == s.device && have.Out == s.out &&
+			(!inside || have.Tunnel != nil) {
 			return have, true
 		}
 	}
