@@ -29,6 +29,7 @@ import (
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/feature"
 	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/packet"
 	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/harness/sandbox"
@@ -62,6 +63,9 @@ type Cluster struct {
 	healed time.Time
 	final  *probe.Report
 	wanted map[probe.Pair]bool
+	// unreached are the pairs that failed the last expectation, and knownLeases what etcd told last.
+	unreached   []probe.Pair
+	knownLeases []packet.Lease
 }
 
 // Node is one machine of a cluster with its agent.
@@ -191,6 +195,7 @@ func (c *Cluster) populate(ctx context.Context) error {
 	if err := c.WaitConverged(ctx); err != nil {
 		return err
 	}
+	c.leasesForPackets(ctx) // remembered for when etcd is away
 	pods, podCtx := errgroup.WithContext(ctx)
 	for _, n := range working {
 		for i := range max(0, c.opts.PodsPerNode) {

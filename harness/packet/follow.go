@@ -110,12 +110,14 @@ func (f *follower) start(ctx context.Context) error {
 	for _, p := range f.places {
 		opening.Go(func() error {
 			c, err := openCapture(p.name, p.ns, f.mark, f.frame)
-			if err != nil {
-				return err
-			}
 			f.mu.Lock()
+			defer f.mu.Unlock()
+			if err != nil {
+				// A machine that is switched off has no namespace; that is seen from the others.
+				f.notes = append(f.notes, err.Error())
+				return ctx.Err()
+			}
 			f.captures = append(f.captures, c)
-			f.mu.Unlock()
 			return ctx.Err()
 		})
 		opening.Go(func() error {

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
-	"github.com/google/nftables"
 
 	"github.com/nemesh/nemesh/harness/packet"
 	"github.com/nemesh/nemesh/harness/probe"
