@@ -1,6 +1,7 @@
 package packet
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 )
@@ -115,12 +116,11 @@ func (l leg) refused(place, in string, src netip.Addr) (Verdict, bool) {
 	if !refused {
 		return Verdict{}, false
 	}
-	way := "there is none"
+	way := "there is no way back to it"
 	if back.Dst.IsValid() {
-		way = back.String()
+		way = fmt.Sprintf("the way back to it is %s, not by %s", back, in)
 	}
-	return l.lost(RPFilter, place, in, "reverse path filtering refuses the source %s: the way back to it is %s, "+
-		"not by %s", src, way, in), true
+	return l.lost(RPFilter, place, in, "reverse path filtering refuses the source %s: %s", src, way), true
 }
 
 // routeLeads asks whether the route leads where it should.
