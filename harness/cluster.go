@@ -31,6 +31,7 @@ import (
 	"github.com/nemesh/nemesh/harness/feature"
 	"github.com/nemesh/nemesh/harness/invariant"
 	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/packet"
 	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/harness/sandbox"
@@ -69,6 +70,9 @@ type Cluster struct {
 	wanted map[probe.Pair]bool
 	output map[string]*output // by machine
 	waived map[string]string  // why an invariant may be broken, by its id
+	// unreached are the pairs that failed the last expectation, and knownLeases what etcd told last.
+	unreached   []probe.Pair
+	knownLeases []packet.Lease
 }
 
 // Node is one machine of a cluster with its agent.
@@ -226,6 +230,7 @@ func (c *Cluster) populate(ctx context.Context) error {
 	if err := c.WaitConverged(ctx); err != nil {
 		return err
 	}
+	c.leasesForPackets(ctx) // remembered for when etcd is away
 	pods, podCtx := errgroup.WithContext(ctx)
 	for _, n := range working {
 		for i := range max(0, c.opts.PodsPerNode) {

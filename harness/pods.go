@@ -159,13 +159,27 @@ func (c *Cluster) Expect(ctx context.Context, wanted ...Expectation) error {
 	for _, w := range wanted {
 		c.wanted[probe.Pair{From: w.From, To: w.To}] = w.Want
 	}
+	c.unreached = nil
 	c.mu.Unlock()
-	return c.expect(ctx, wanted)
+	err := c.expect(ctx, wanted)
+	var wrong *UnreachableError
+	if errors.As(err, &wrong) {
+		c.mu.Lock()
+		c.unreached = unreached(wrong.Reach)
+		c.mu.Unlock()
+	}
+	return err
 }
 
 // WriteReach asks every pair of the mesh once and records the answers beside what was expected of the pair
 // last, for a reader who wants to know how far a failure goes.
 func (c *Cluster) WriteReach(ctx context.Context) error {
+	_, err := c.askMesh(ctx)
+	return err
+}
+
+// askMesh asks every pair of the mesh once, and records and returns the answers.
+func (c *Cluster) askMesh(ctx context.Context) ([]record.Reach, error) {
 	var all []Expectation
 	for _, p := range c.mesh.Report().Pairs {
 		c.mu.Lock()
@@ -175,9 +189,9 @@ func (c *Cluster) WriteReach(ctx context.Context) error {
 	}
 	var unreachable *UnreachableError
 	if err := c.expect(ctx, all); !errors.As(err, &unreachable) {
-		return err
+		return nil, err
 	}
-	return nil
+	return unreachable.Reach, nil
 }
 
 func (c *Cluster) expect(ctx context.Context, wanted []Expectation) error {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/nemesh/nemesh/harness"
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/invariant"
+	"github.com/nemesh/nemesh/harness/packet"
 	"github.com/nemesh/nemesh/reports/record"
 )
 
@@ -30,10 +32,12 @@ const (
 // Suite is the state that the specs of one process share.
 type Suite struct {
 	record *record.Writer
+	dir    string // of the run, in which the record is; "" when nothing is recorded
 
 	mu       sync.Mutex
 	clusters []*harness.Cluster // of the spec or the ordered container that is running
 	failed   map[*harness.Cluster]bool
+	died     []string // where packets of the running spec died
 }
 
 // New opens the record, and has Ginkgo report each spec to it. It must be called while the tree of specs is
@@ -46,7 +50,7 @@ func New() *Suite {
 			fmt.Fprintln(os.Stderr, "nemesh:", err)
 			os.Exit(2)
 		}
-		s.record = w
+		s.record, s.dir = w, filepath.Dir(path)
 	}
 	ginkgo.JustAfterEach(func(ctx ginkgo.SpecContext) {
 		if ginkgo.CurrentSpecReport().Failed() {
@@ -159,16 +163,32 @@ func notProven(err error) {
 	ginkgo.Fail("not proven: " + err.Error())
 }
 
-// explain records what kernels and etcd hold, while the cluster of a failed spec still stands.
+// explain follows packets that should have got an answer, and records what kernels and etcd hold, while the
+// cluster of a failed spec still stands.
 func (s *Suite) explain(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.clusters {
 		s.failed[c] = true
-		if err := errors.Join(c.WriteReach(ctx), c.WriteState(ctx)); err != nil {
+		followErr := s.follow(ctx, c)
+		if err := errors.Join(followErr, c.WriteReach(ctx), c.WriteState(ctx)); err != nil {
 			ginkgo.GinkgoWriter.Printf("record the state: %v\n", err)
 		}
 	}
+}
+
+// follow finds out where packets of wrong pairs die, for the top of the failure's text.
+func (s *Suite) follow(ctx context.Context, c *harness.Cluster) error {
+	traces, err := c.FollowWrong(ctx, s.dir, ginkgo.CurrentSpecReport().FullText())
+	for _, t := range traces {
+		if t.Cause == packet.Delivered {
+			continue
+		}
+		sentence := fmt.Sprintf("%s → %s: %s", t.From, t.To, t.Sentence)
+		s.died = append(s.died, sentence)
+		ginkgo.AddReportEntry("where the packet died", sentence)
+	}
+	return err
 }
 
 // verdict records how a spec ended. Clusters that are closed by then are forgotten.
@@ -181,6 +201,8 @@ func (s *Suite) verdict(r types.SpecReport) {
 		Location: location(r),
 	}
 	s.mu.Lock()
+	v.Message = strings.Join(append(s.died, v.Message), "\n")
+	s.died = nil
 	var open []*harness.Cluster
 	for _, c := range s.clusters {
 		addSummary(v, c.Summary())

@@ -24,6 +24,7 @@ const (
 	KindProbe  Kind = "probe"  // what a mesh has measured
 	KindReach  Kind = "reach"  // expected reachability beside the actual one
 	KindState  Kind = "state"  // what kernels and leases hold, as lines
+	KindTrace  Kind = "trace"  // a packet that was followed
 	KindFigure Kind = "figure" // a measured number
 	// KindInvariant is what became of an invariant after a scenario's body, or when its world was closed.
 	KindInvariant Kind = "invariant"
@@ -44,6 +45,7 @@ type Event struct {
 	Probe    *Probe   `json:"probe,omitempty"`
 	Reach    []Reach  `json:"reach,omitempty"`
 	State    []State  `json:"state,omitempty"`
+	Trace    *Trace   `json:"trace,omitempty"`
 	Figure   *Figure  `json:"figure,omitempty"`
 	Verdict  *Verdict `json:"verdict,omitempty"`
 	End      *End     `json:"end,omitempty"`
@@ -155,6 +157,27 @@ type State struct {
 	Where string   `json:"where"`
 	What  string   `json:"what"`
 	Lines []string `json:"lines"`
+}
+
+// Trace is a packet that was followed hop by hop.
+type Trace struct {
+	Scenario string `json:"scenario,omitempty"`
+	From     string `json:"from"`
+	To       string `json:"to"`
+	// Sentence says where and why it died; Cause is the same as a stable word.
+	Sentence string `json:"sentence"`
+	Cause    string `json:"cause"`
+	Hops     []Hop  `json:"hops"`
+}
+
+// Hop is one place on a packet's expected way. Direction is "request" or "reply"; At is when it was seen
+// there, on the record's clock.
+type Hop struct {
+	Node      string `json:"node"`
+	Device    string `json:"device"`
+	Direction string `json:"direction"`
+	Seen      bool   `json:"seen"`
+	At        int64  `json:"at,omitempty"`
 }
 
 // Figure is a measured number.

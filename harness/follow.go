@@ -1,0 +1,185 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/packet"
+	"github.com/nemesh/nemesh/harness/probe"
+	"github.com/nemesh/nemesh/reports/record"
+)
+
+const (
+	// bridgeName is what the CNI plugin calls a node's bridge.
+	bridgeName = "cni0"
+	// followWithin bounds following one packet, and maxFollowed is how many are followed after a failure.
+	followWithin = 3 * time.Second
+	maxFollowed  = 2
+	// leasesWithin bounds asking etcd for the leases, which may be what is broken.
+	leasesWithin = 300 * time.Millisecond
+)
+
+// Follow sends one marked echo from a pod or a node to another and follows it hop by hop. What it found out is
+// recorded. That the echo was lost is no error.
+func (c *Cluster) Follow(ctx context.Context, from, to string) (packet.Trace, error) {
+	ctx, cancel := context.WithTimeout(ctx, followWithin)
+	defer cancel()
+	path := packet.Path{Switch: c.fabric.NetNS(), Leases: c.leasesForPackets(ctx)}
+	var err error
+	if path.From, err = c.end(from); err != nil {
+		return packet.Trace{}, err
+	}
+	if path.To, err = c.end(to); err != nil {
+		return packet.Trace{}, err
+	}
+	for _, n := range c.nodes {
+		path.Nodes = append(path.Nodes, packet.Node{
+			Name: n.Name(), Addr: n.Addr(), Bridge: bridgeName, Device: c.device(n), Uplink: node.Uplink,
+			Port: n.Name(), NS: n.NetNS(),
+		})
+	}
+	trace, err := packet.Follow(ctx, path)
+	if err != nil {
+		return packet.Trace{}, err
+	}
+	c.record.Write(record.Event{Kind: record.KindTrace, Trace: traceEvent(trace)})
+	return trace, nil
+}
+
+// end finds a pod or a node by name.
+func (c *Cluster) end(name string) (packet.End, error) {
+	for _, p := range c.Pods() {
+		if p.Name == name {
+			return packet.End{Name: name, Addr: p.Addr(), Node: p.Machine.Name(), Device: "eth0", NS: p.NetNS}, nil
+		}
+	}
+	n, err := c.Node(name)
+	if err != nil {
+		return packet.End{}, fmt.Errorf("follow a packet: %q is no pod, and %w", name, err)
+	}
+	return packet.End{Name: name, Addr: n.Addr(), Node: name}, nil
+}
+
+// traceEvent is what the record keeps of a trace.
+func traceEvent(t packet.Trace) *record.Trace {
+	e := &record.Trace{From: t.From, To: t.To, Sentence: t.Sentence, Cause: string(t.Cause)}
+	for _, h := range t.Hops {
+		hop := record.Hop{Node: h.Node, Device: h.Device, Direction: h.Direction, Seen: h.Seen}
+		if h.Seen {
+			hop.At = record.At(h.At)
+		}
+		e.Hops = append(e.Hops, hop)
+	}
+	return e
+}
+
+// leasesForPackets returns the leases that etcd has; when it does not answer, those that it had last.
+func (c *Cluster) leasesForPackets(ctx context.Context) []packet.Lease {
+	ctx, cancel := context.WithTimeout(ctx, leasesWithin)
+	defer cancel()
+	var fresh []packet.Lease
+	if c.store.Running() {
+		if all, err := c.Leases(ctx); err == nil {
+			fresh = packetLeases(all)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if fresh != nil {
+		c.knownLeases = fresh
+	}
+	return c.knownLeases
+}
+
+// packetLeases reads keys and values; what a scenario has put there and is no lease is left out.
+func packetLeases(all []Lease) []packet.Lease {
+	leases := []packet.Lease{}
+	for _, l := range all {
+		key, _, _ := strings.Cut(l.Key, "&") // the IPv6 subnet of a dual-stack lease follows
+		i := strings.LastIndexByte(key, '-')
+		if i < 0 {
+			continue
+		}
+		subnet, err := netip.ParsePrefix(key[:i] + "/" + key[i+1:])
+		if err != nil {
+			continue
+		}
+		var value struct{ BackendData struct{ VtepMAC string } }
+		_ = json.Unmarshal([]byte(l.Value), &value) // another backend has no MAC
+		leases = append(leases, packet.Lease{Subnet: subnet, PublicIP: l.PublicIP,
+			VtepMAC: strings.ToLower(value.BackendData.VtepMAC)})
+	}
+	return leases
+}
+
+// FollowWrong follows a packet of some of the pairs that should reach each other and do not: those of the
+// expectation that failed last, or else those that do not answer now. It takes seconds, so it is for a
+// scenario that has failed and not for each try of one that may yet succeed. The packets are left in dir as
+// trace-<scenario>-<n>.pcapng; "" for nowhere.
+func (c *Cluster) FollowWrong(ctx context.Context, dir, scenario string) ([]packet.Trace, error) {
+	c.mu.Lock()
+	wrong := c.unreached
+	c.mu.Unlock()
+	if len(wrong) == 0 {
+		reach, err := c.askMesh(ctx)
+		if err != nil {
+			return nil, err
+		}
+		wrong = unreached(reach)
+	}
+	var traces []packet.Trace
+	var errs []error
+	for _, pair := range wrong[:min(len(wrong), maxFollowed)] {
+		trace, err := c.Follow(ctx, pair.From, pair.To)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		traces = append(traces, trace)
+		errs = append(errs, writePackets(trace, dir, scenario))
+	}
+	return traces, errors.Join(errs...)
+}
+
+// unreached lists the pairs that should have got an answer and did not.
+func unreached(reach []record.Reach) []probe.Pair {
+	var pairs []probe.Pair
+	for _, r := range reach {
+		if r.Want && !r.Got {
+			pairs = append(pairs, probe.Pair{From: r.From, To: r.To})
+		}
+	}
+	return pairs
+}
+
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9._]+`)
+
+// writePackets leaves the packets of a trace in a folder, under a name that is not taken.
+func writePackets(t packet.Trace, dir, scenario string) error {
+	if dir == "" {
+		return nil
+	}
+	const longest = 120 // of a name, which has 255 bytes at most
+	name := strings.Trim(notInNames.ReplaceAllString(scenario, "-"), "-")
+	name = name[:min(len(name), longest)]
+	for n := 1; ; n++ {
+		file, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("trace-%s-%d.pcapng", name, n)),
+			os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("keep the followed packet: %w", err)
+		}
+		return errors.Join(t.WritePcapng(file), file.Close())
+	}
+}
