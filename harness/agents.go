@@ -66,8 +66,11 @@ func (c *Cluster) LaunchAgent(ctx context.Context, name string, args ...string) 
 	spec.ExtraArgs = args
 	command := n.driver.Command(spec)
 	command.Notify = true
-	n.agent, err = n.Start(ctx, command)
-	return n.agent, err
+	if n.agent, err = n.Start(ctx, command); err != nil {
+		return nil, err
+	}
+	c.noteProcess(name, n.agent)
+	return n.agent, nil
 }
 
 // StartAgent starts a node's agent and returns when it has said which subnet it has and its device is there.

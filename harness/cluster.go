@@ -55,6 +55,7 @@ type Cluster struct {
 	nodes  []*Node
 	mesh   *probe.Mesh
 	heals  fault.HealStack
+	watch  recorder
 
 	mu     sync.Mutex
 	pods   []*pod.Pod
@@ -94,18 +95,21 @@ func New(ctx context.Context, opts Options, rec *record.Writer) (*Cluster, error
 		return nil, fmt.Errorf("lay out the world: %w", err)
 	}
 	c := &Cluster{
-		opts: opts, dir: dir, record: rec, wanted: map[probe.Pair]bool{},
+		opts: opts, dir: dir, record: rec.InCluster(newID(dir)), wanted: map[probe.Pair]bool{},
 		mesh: probe.NewMesh(probe.Options{Interval: opts.ProbeInterval}),
 	}
-	if err := c.build(ctx); err != nil {
+	err = c.build(ctx)
+	if err != nil {
 		return nil, errors.Join(diskFull(), fmt.Errorf("build the world: %w", err), c.Close())
 	}
 	addrs := map[string]string{etcdMachine: opts.Etcd.String()}
 	for _, n := range c.nodes {
 		addrs[n.Name()] = n.Addr().String()
 	}
-	rec.Write(record.Event{Kind: record.KindWorld, World: &record.World{
+	c.record.Write(record.Event{Kind: record.KindWorld, World: &record.World{
 		Nodes: addrs, Network: opts.Network.String(), Agent: opts.Agent.Name(), BuiltIn: int64(time.Since(began)),
+		Device: c.Device(), Underlay: opts.Underlay.String(), Interval: int64(opts.ProbeInterval),
+		LeaseTTL: int64(opts.LeaseTTL),
 	}})
 	return c, nil
 }
@@ -148,6 +152,7 @@ func (c *Cluster) build(ctx context.Context) error {
 		return err
 	}
 	c.store = etcd.New(etcd.Options{Machine: machine})
+	c.startRecorder()
 	starting, startCtx := errgroup.WithContext(ctx)
 	starting.Go(func() error {
 		if err := c.store.Start(startCtx); err != nil {
@@ -250,16 +255,18 @@ func (c *Cluster) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	var errs []error
-	if c.store != nil && len(c.nodes) == c.opts.Nodes {
-		c.writeProbe()
-	}
+	c.watch.close()
+	c.mesh.Close()
 	report := c.mesh.Report()
+	if c.store != nil && len(c.nodes) == c.opts.Nodes {
+		c.writeSeries(true)
+		c.writeProbe(report)
+	}
 	c.mu.Lock()
 	c.final = &report
 	pods := c.pods
 	c.pods = nil
 	c.mu.Unlock()
-	c.mesh.Close()
 	errs = append(errs, c.heals.Heal(ctx))
 	for _, p := range pods {
 		errs = append(errs, p.Close())

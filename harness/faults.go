@@ -2,7 +2,6 @@ package harness
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/node"
-	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/harness/underlay"
 	"github.com/nemesh/nemesh/reports/record"
@@ -64,6 +62,9 @@ func (c *Cluster) Inject(ctx context.Context, faults ...fault.Fault) error {
 				return fmt.Errorf("%w: %s: %w", fault.ErrNotProven, f.Name(), err)
 			}
 		}
+		if c.firstFault() {
+			c.NoteState(record.Before)
+		}
 		c.noteFault(f.Name(), record.FaultInjecting, nil)
 		c.mu.Lock()
 		c.broke = append(c.broke, f.Name())
@@ -75,6 +76,13 @@ func (c *Cluster) Inject(ctx context.Context, faults ...fault.Fault) error {
 		c.noteFault(f.Name(), record.FaultProved, nil)
 	}
 	return nil
+}
+
+// firstFault reports whether nothing has been broken so far.
+func (c *Cluster) firstFault() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.broke) == 0
 }
 
 func (c *Cluster) noteFault(name, phase string, err error) {
@@ -89,12 +97,16 @@ func (c *Cluster) noteFault(name, phase string, err error) {
 func (c *Cluster) Heal(ctx context.Context) (time.Time, error) {
 	names := c.heals.Names()
 	slices.Reverse(names)
+	if len(names) > 0 {
+		c.NoteState(record.During)
+	}
 	err := c.heals.Heal(ctx)
 	return c.noteHealed(slices.Compact(names), err), err
 }
 
 // HealOne undoes one fault and leaves the others.
 func (c *Cluster) HealOne(ctx context.Context, f fault.Fault) (time.Time, error) {
+	c.NoteState(record.During)
 	err := c.heals.HealOne(ctx, f.Name())
 	return c.noteHealed([]string{f.Name()}, err), err
 }
@@ -137,49 +149,6 @@ func (c *Cluster) Closed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.final != nil
-}
-
-func (c *Cluster) writeProbe() {
-	report := c.mesh.Report()
-	p := &record.Probe{Skipped: report.Skipped}
-	for _, r := range report.Pairs {
-		pair := record.Pair{From: r.From, To: r.To, Sent: r.Sent, Lost: r.Lost, RTTMin: int64(r.RTT.Min),
-			RTTMean: int64(r.RTT.Mean()), RTTMax: int64(r.RTT.Max)}
-		for _, o := range r.Outages {
-			pair.Outages = append(pair.Outages, record.Outage{Start: record.At(o.Start), Length: int64(o.Length),
-				Lost: o.Lost, Ended: o.Ended})
-		}
-		p.Pairs = append(p.Pairs, pair)
-	}
-	for _, e := range report.Errors {
-		p.Errors = append(p.Errors, record.ICMPError{At: e.At, Reporter: e.Reporter.String(), Type: e.Type,
-			Code: e.Code, Source: e.Source.String(), Destination: e.Destination.String(), Count: e.Count})
-	}
-	c.record.Write(record.Event{Kind: record.KindProbe, Probe: p})
-}
-
-// WriteState records what the kernels and etcd hold now, for a reader who wants to know why something
-// failed.
-func (c *Cluster) WriteState(ctx context.Context) error {
-	var states []record.State
-	var errs []error
-	for _, n := range c.nodes {
-		s, err := observe.Take(n.NetNS())
-		errs = append(errs, err)
-		for _, part := range []struct {
-			what  string
-			lines []string
-		}{
-			{"links", s.Links}, {"addresses", s.Addresses}, {"routes", s.Routes}, {"neighbours", s.Neighbours},
-			{"fdb", s.FDB},
-		} {
-			states = append(states, record.State{Where: n.Name(), What: part.what, Lines: part.lines})
-		}
-	}
-	leases, err := c.leaseLines(ctx)
-	states = append(states, record.State{Where: etcdMachine, What: "leases", Lines: leases})
-	c.record.Write(record.Event{Kind: record.KindState, State: states})
-	return errors.Join(append(errs, err)...)
 }
 
 func (c *Cluster) leaseLines(ctx context.Context) ([]string, error) {

@@ -32,6 +32,7 @@ type Suite struct {
 
 	mu       sync.Mutex
 	clusters []*harness.Cluster // of the spec or the ordered container that is running
+	active   []string           // what was broken when the running spec failed, before clean-up healed it
 }
 
 // New opens the record, and has Ginkgo report each spec to it. It must be called while the tree of specs is
@@ -46,9 +47,12 @@ func New() *Suite {
 		}
 		s.record = w
 	}
+	ginkgo.BeforeEach(func() { s.began(ginkgo.CurrentSpecReport().FullText()) })
 	ginkgo.JustAfterEach(func(ctx ginkgo.SpecContext) {
 		if ginkgo.CurrentSpecReport().Failed() {
 			s.explain(ctx)
+		} else {
+			s.ended()
 		}
 	})
 	ginkgo.ReportAfterEach(s.verdict)
@@ -112,11 +116,31 @@ func notProven(err error) {
 	ginkgo.Fail("not proven: " + err.Error())
 }
 
+// began has what happens in the clusters of an ordered container belong to the spec that begins.
+func (s *Suite) began(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active = nil
+	for _, c := range s.clusters {
+		c.SetScenario(name)
+	}
+}
+
+// ended records the state that a spec leaves.
+func (s *Suite) ended() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.clusters {
+		c.NoteState(record.After)
+	}
+}
+
 // explain records what kernels and etcd hold, while the cluster of a failed spec still stands.
 func (s *Suite) explain(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.clusters {
+		s.active = append(s.active, c.Summary().Active...)
 		if err := errors.Join(c.WriteReach(ctx), c.WriteState(ctx)); err != nil {
 			ginkgo.GinkgoWriter.Printf("record the state: %v\n", err)
 		}
@@ -130,17 +154,21 @@ func (s *Suite) verdict(r types.SpecReport) {
 	}
 	v := &record.Verdict{
 		State: stateOf(r), Duration: int64(r.RunTime), Labels: r.Labels(), Message: r.Failure.Message,
-		Location: location(r),
+		Location: location(r), Reported: reported(r.LeafNodeLocation.FileName),
 	}
 	s.mu.Lock()
 	var open []*harness.Cluster
 	for _, c := range s.clusters {
 		addSummary(v, c.Summary())
+		v.Clusters = append(v.Clusters, c.ID())
 		if !c.Closed() {
 			open = append(open, c)
 		}
 	}
-	s.clusters = open
+	if len(s.active) > 0 {
+		v.Active = s.active
+	}
+	s.clusters, s.active = open, nil
 	s.mu.Unlock()
 	s.record.For(r.FullText()).Write(record.Event{Kind: record.KindVerdict, Verdict: v})
 }
