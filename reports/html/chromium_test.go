@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
@@ -27,6 +28,9 @@ var (
 	pictured = flag.String("record", "", "record of which TestPictures takes them (default: a synthetic one)")
 )
 
+// waitAtMost bounds a test in a browser; on a busy machine Chromium alone takes half a minute to start.
+const waitAtMost = 6 * time.Minute
+
 // browser is a page in headless Chromium with all that it complained about and asked for.
 type browser struct {
 	tb  testing.TB
@@ -36,7 +40,7 @@ type browser struct {
 	problems []string
 }
 
-// open starts Chromium on a page. The test is skipped where there is none.
+// open starts Chromium on a page, or on none. The test is skipped where there is none.
 func open(tb testing.TB, file string) *browser {
 	tb.Helper()
 	path := ""
@@ -55,11 +59,14 @@ func open(tb testing.TB, file string) *browser {
 	tb.Cleanup(stop)
 	ctx, cancel := chromedp.NewContext(allocated)
 	tb.Cleanup(cancel)
-	ctx, expire := context.WithTimeout(ctx, 90*time.Second)
+	ctx, expire := context.WithTimeout(ctx, waitAtMost)
 	tb.Cleanup(expire)
 	b := &browser{tb: tb, ctx: ctx}
 	chromedp.ListenTarget(ctx, b.hear)
-	b.do(log.Enable(), runtime.Enable(), network.Enable(), chromedp.Navigate("file://"+file))
+	b.do(log.Enable(), runtime.Enable(), network.Enable())
+	if file != "" {
+		b.do(chromedp.Navigate("file://" + file))
+	}
 	return b
 }
 
@@ -185,21 +192,32 @@ func TestOneCursorForAll(t *testing.T) {
 	b.quiet()
 }
 
+// The second is one of processor time, so that what else the machine does is not measured.
 func TestSixtyScenariosOpenInASecond(t *testing.T) {
 	file := page(t, load(t, synthetic(t, 60, 10, 200)))
-	b := open(t, file)
-	took := eval[float64](b, `(() => { const n = performance.getEntriesByType("navigation")[0]; return n.domContentLoadedEventEnd - n.startTime; })()`)
-	t.Logf("%d bytes are there after %.0f ms", size(t, file), took)
-	if took > 1000 {
-		t.Errorf("it took %.0f ms", took)
+	b := open(t, "")
+	b.do(performance.Enable().WithTimeDomain(performance.EnableTimeDomainThreadTicks), chromedp.Navigate("file://"+file),
+		chromedp.WaitVisible("#runs"))
+	var took float64
+	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
+		metrics, err := performance.GetMetrics().Do(ctx)
+		for _, m := range metrics {
+			if m.Name == "TaskDuration" {
+				took = m.Value
+			}
+		}
+		return err
+	}))
+	t.Logf("%d bytes are there after %.0f ms of the browser's main thread", size(t, file), took*1000)
+	if took <= 0 || took > 1 {
+		t.Errorf("it took %.3f s", took)
 	}
 	b.quiet()
 }
 
 func TestNothingOverflows(t *testing.T) {
-	file := page(t, load(t, synthetic(t, 4, 5, 50)))
+	b := open(t, page(t, load(t, synthetic(t, 4, 5, 50))))
 	for _, width := range []int64{400, 760, 1400, 2000} {
-		b := open(t, file)
 		for _, hash := range []string{"", "s3"} {
 			b.do(chromedp.EmulateViewport(width, 900), chromedp.Evaluate(fmt.Sprintf("location.hash = %q", hash), nil),
 				chromedp.Poll(`document.getElementById("list").hidden === (location.hash.length > 1)`, nil))
@@ -207,8 +225,8 @@ func TestNothingOverflows(t *testing.T) {
 				t.Errorf("at %d pixels %q is %d wide", width, hash, wide)
 			}
 		}
-		b.quiet()
 	}
+	b.quiet()
 }
 
 // TestPictures takes the screenshots that a person looks at: go test ./reports/html -run Pictures -pictures DIR
@@ -223,21 +241,24 @@ func TestPictures(t *testing.T) {
 	o := load(t, path)
 	failed := slices.IndexFunc(o.Scenarios, func(s *record.Scenario) bool { return s.Verdict != nil && s.Verdict.State == record.Failed })
 	file := page(t, o)
+	b := open(t, "")
 	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int64{400, 1400, 2000} {
+		for _, width := range []int64{1400, 400, 2000} {
 			for name, hash := range map[string]string{"list": "", "scenario": fmt.Sprintf("#s%d", max(failed, 0))} {
-				b := open(t, file)
 				var png []byte
-				b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
-					chromedp.EmulateViewport(width, 900), chromedp.Navigate("file://"+file+"?"+scheme+hash),
-					chromedp.Poll(`new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`, nil),
-					chromedp.FullScreenshot(&png, 100))
+				b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+					{Name: "prefers-color-scheme", Value: scheme},
+				}), chromedp.EmulateViewport(width, 900), chromedp.Navigate("file://"+file+"?"+scheme+hash),
+					chromedp.WaitVisible(map[bool]string{true: "#runs", false: ".topo"}[hash == ""]),
+					chromedp.Evaluate(`new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`,
+						nil, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }),
+					chromedp.CaptureScreenshot(&png))
 				out := filepath.Join(*pictures, fmt.Sprintf("%s-%s-%d.png", name, scheme, width))
 				if err := os.WriteFile(out, png, 0o644); err != nil {
 					t.Fatal(err)
 				}
-				b.quiet()
 			}
 		}
 	}
+	b.quiet()
 }
