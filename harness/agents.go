@@ -83,8 +83,11 @@ func (c *Cluster) launchAgent(
 	spec.ExtraArgs = args
 	command := change(n.driver.Command(spec))
 	command.Notify = true
-	n.agent, err = n.Start(ctx, command)
-	return n.agent, err
+	if n.agent, err = n.Start(ctx, command); err != nil {
+		return nil, err
+	}
+	c.noteProcess(name, n.agent)
+	return n.agent, nil
 }
 
 // restartAfter is how long a supervisor waits before it starts an agent again: systemd's default (RestartSec).

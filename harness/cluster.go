@@ -56,6 +56,7 @@ type Cluster struct {
 	nodes  []*Node
 	mesh   *probe.Mesh
 	heals  fault.HealStack
+	watch  recorder
 	born   time.Time
 	links  []string // of the sandbox, before there was a cluster
 
@@ -109,11 +110,12 @@ func New(ctx context.Context, opts Options, rec *record.Writer) (*Cluster, error
 		return nil, fmt.Errorf("lay out the world: %w", err)
 	}
 	c := &Cluster{
-		opts: opts, dir: dir, record: rec, wanted: map[probe.Pair]bool{},
+		opts: opts, dir: dir, record: rec.InCluster(newID(dir)), wanted: map[probe.Pair]bool{},
 		mesh: probe.NewMesh(probe.Options{Interval: opts.ProbeInterval}),
 		born: began, links: links, output: map[string]*output{}, waived: map[string]string{},
 	}
-	if err := c.build(ctx); err != nil {
+	err = c.build(ctx)
+	if err != nil {
 		return nil, errors.Join(diskFull(), fmt.Errorf("build the world: %w", err), c.Close())
 	}
 	addrs := map[string]string{}
@@ -123,8 +125,10 @@ func New(ctx context.Context, opts Options, rec *record.Writer) (*Cluster, error
 	for _, n := range c.nodes {
 		addrs[n.Name()] = n.Addr().String()
 	}
-	rec.Write(record.Event{Kind: record.KindWorld, World: &record.World{
+	c.record.Write(record.Event{Kind: record.KindWorld, World: &record.World{
 		Nodes: addrs, Network: opts.Network.String(), Agent: opts.Agent.Name(), BuiltIn: int64(time.Since(began)),
+		Device: c.Device(), Underlay: opts.Underlay.String(), Interval: int64(opts.ProbeInterval),
+		LeaseTTL: int64(opts.LeaseTTL),
 	}})
 	return c, nil
 }
@@ -183,6 +187,7 @@ func (c *Cluster) build(ctx context.Context) error {
 	if err := c.prepareEtcd(ctx); err != nil {
 		return err
 	}
+	c.startRecorder()
 	starting, startCtx := errgroup.WithContext(ctx)
 	starting.Go(func() error {
 		if err := etcd.StartAll(startCtx, c.store.Members()); err != nil {
@@ -306,6 +311,7 @@ func (c *Cluster) Close() error {
 	traces, err := c.traces()
 	defer traces.Close()
 	errs := []error{err}
+	c.watch.close()
 	c.stopMesh()
 	c.mu.Lock()
 	c.closed = true
@@ -337,14 +343,15 @@ func (c *Cluster) stopMesh() {
 	if stopped {
 		return
 	}
-	if c.store != nil && len(c.nodes) == c.opts.Nodes {
-		c.writeProbe()
-	}
+	c.mesh.Close()
 	report := c.mesh.Report()
+	if c.store != nil && len(c.nodes) == c.opts.Nodes {
+		c.writeSeries(true)
+		c.writeProbe(report)
+	}
 	c.mu.Lock()
 	c.final = &report
 	c.mu.Unlock()
-	c.mesh.Close()
 }
 
 // Options returns what the cluster was built from, defaults included.

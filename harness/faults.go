@@ -2,7 +2,6 @@ package harness
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/node"
-	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/harness/underlay"
 	"github.com/nemesh/nemesh/reports/record"
@@ -73,6 +71,9 @@ func (c *Cluster) Inject(ctx context.Context, faults ...fault.Fault) error {
 				return fmt.Errorf("%w: %s: %w", fault.ErrNotProven, f.Name(), err)
 			}
 		}
+		if c.firstFault() {
+			c.NoteState(record.Before)
+		}
 		how := ""
 		if m, ok := f.(fault.Mechanical); ok {
 			how = m.Mechanism()
@@ -90,6 +91,13 @@ func (c *Cluster) Inject(ctx context.Context, faults ...fault.Fault) error {
 	return nil
 }
 
+// firstFault reports whether nothing has been broken so far.
+func (c *Cluster) firstFault() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.broke) == 0
+}
+
 func (c *Cluster) noteFault(name, phase, mechanism string, err error) {
 	f := &record.Fault{Name: name, Phase: phase, Mechanism: mechanism}
 	if err != nil {
@@ -101,6 +109,9 @@ func (c *Cluster) noteFault(name, phase, mechanism string, err error) {
 // Heal undoes all faults, the latest first, and returns the moment at which the last was undone.
 func (c *Cluster) Heal(ctx context.Context) (time.Time, error) {
 	before := c.heals.Names()
+	if len(before) > 0 {
+		c.NoteState(record.During)
+	}
 	err := c.heals.Heal(ctx)
 	return c.noteHealed(before, err), err
 }
@@ -108,6 +119,7 @@ func (c *Cluster) Heal(ctx context.Context) (time.Time, error) {
 // HealOne undoes one fault and leaves the others.
 func (c *Cluster) HealOne(ctx context.Context, f fault.Fault) (time.Time, error) {
 	before := c.heals.Names()
+	c.NoteState(record.During)
 	err := c.heals.HealOne(ctx, f.Name())
 	return c.noteHealed(before, err), err
 }
@@ -156,49 +168,6 @@ func (c *Cluster) Closed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closed
-}
-
-func (c *Cluster) writeProbe() {
-	report := c.mesh.Report()
-	p := &record.Probe{Skipped: report.Skipped}
-	for _, r := range report.Pairs {
-		pair := record.Pair{From: r.From, To: r.To, Sent: r.Sent, Lost: r.Lost, RTTMin: int64(r.RTT.Min),
-			RTTMean: int64(r.RTT.Mean()), RTTMax: int64(r.RTT.Max)}
-		for _, o := range r.Outages {
-			pair.Outages = append(pair.Outages, record.Outage{Start: record.At(o.Start), Length: int64(o.Length),
-				Lost: o.Lost, Ended: o.Ended})
-		}
-		p.Pairs = append(p.Pairs, pair)
-	}
-	for _, e := range report.Errors {
-		p.Errors = append(p.Errors, record.ICMPError{At: e.At, Reporter: e.Reporter.String(), Type: e.Type,
-			Code: e.Code, Source: e.Source.String(), Destination: e.Destination.String(), Count: e.Count})
-	}
-	c.record.Write(record.Event{Kind: record.KindProbe, Probe: p})
-}
-
-// WriteState records what the kernels and etcd hold now, for a reader who wants to know why something
-// failed.
-func (c *Cluster) WriteState(ctx context.Context) error {
-	var states []record.State
-	var errs []error
-	for _, n := range c.nodes {
-		s, err := observe.Take(n.NetNS())
-		errs = append(errs, err)
-		for _, part := range []struct {
-			what  string
-			lines []string
-		}{
-			{"links", s.Links}, {"addresses", s.Addresses}, {"routes", s.Routes}, {"neighbours", s.Neighbours},
-			{"fdb", s.FDB},
-		} {
-			states = append(states, record.State{Where: n.Name(), What: part.what, Lines: part.lines})
-		}
-	}
-	leases, err := c.leaseLines(ctx)
-	states = append(states, record.State{Where: etcdMachine, What: "leases", Lines: leases})
-	c.record.Write(record.Event{Kind: record.KindState, State: states})
-	return errors.Join(append(errs, err)...)
 }
 
 func (c *Cluster) leaseLines(ctx context.Context) ([]string, error) {

@@ -29,6 +29,7 @@ func (c *Cluster) AddPod(ctx context.Context, nodeName, podName string) (*pod.Po
 	c.pods = append(c.pods, p)
 	slices.SortFunc(c.pods, func(a, b *pod.Pod) int { return strings.Compare(a.Name, b.Name) })
 	c.mu.Unlock()
+	c.notePod(p, false)
 	return p, c.mesh.Add(probe.Endpoint{Name: podName, NS: p.NetNS, Addr: p.Addr()})
 }
 
@@ -68,6 +69,7 @@ func (c *Cluster) CollectGarbage(ctx context.Context, nodeName string) error {
 
 func (c *Cluster) forgetPod(p *pod.Pod) {
 	c.mesh.Remove(p.Name)
+	c.notePod(p, true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pods = slices.DeleteFunc(c.pods, func(q *pod.Pod) bool { return q == p })
@@ -161,7 +163,7 @@ func (c *Cluster) Expect(ctx context.Context, wanted ...Expectation) error {
 	}
 	c.unreached = nil
 	c.mu.Unlock()
-	err := c.expect(ctx, wanted)
+	err := c.expect(ctx, "", wanted)
 	var wrong *UnreachableError
 	if errors.As(err, &wrong) {
 		c.mu.Lock()
@@ -188,13 +190,13 @@ func (c *Cluster) askMesh(ctx context.Context) ([]record.Reach, error) {
 		all = append(all, Expectation{From: p.From, To: p.To, Want: want || !known})
 	}
 	var unreachable *UnreachableError
-	if err := c.expect(ctx, all); !errors.As(err, &unreachable) {
+	if err := c.expect(ctx, record.AtFail, all); !errors.As(err, &unreachable) {
 		return nil, err
 	}
 	return unreachable.Reach, nil
 }
 
-func (c *Cluster) expect(ctx context.Context, wanted []Expectation) error {
+func (c *Cluster) expect(ctx context.Context, when string, wanted []Expectation) error {
 	reach := make([]record.Reach, len(wanted))
 	asking, askCtx := errgroup.WithContext(ctx)
 	for i, w := range wanted {
@@ -214,7 +216,7 @@ func (c *Cluster) expect(ctx context.Context, wanted []Expectation) error {
 	if err := asking.Wait(); err != nil {
 		return err
 	}
-	c.record.Write(record.Event{Kind: record.KindReach, Reach: reach})
+	c.record.Write(record.Event{Kind: record.KindReach, When: when, Reach: reach})
 	for _, r := range reach {
 		if r.Want != r.Got {
 			return &UnreachableError{Reach: reach}

@@ -16,12 +16,14 @@ type track struct {
 	inOutage             bool
 	rtt                  RTT
 	errnos               map[string]uint64
+	series               series
 }
 
 type echo struct {
 	seq     uint32
 	at      time.Time
 	replied bool
+	rtt     time.Duration
 }
 
 // send notes an echo that goes out at t and returns its number.
@@ -51,8 +53,8 @@ func (k *track) reply(seq uint32, t time.Time) {
 	if i < 0 || i >= len(k.open) || k.open[i].replied || t.Sub(k.open[i].at) > k.timeout {
 		return
 	}
-	k.open[i].replied = true
-	k.rtt.add(t.Sub(k.open[i].at))
+	k.open[i].replied, k.open[i].rtt = true, max(0, t.Sub(k.open[i].at))
+	k.rtt.add(k.open[i].rtt)
 }
 
 // settle decides the echoes that are answered, or were sent more than the time-out before t.
@@ -62,6 +64,7 @@ func (k *track) settle(t time.Time) {
 		switch {
 		case e.replied:
 			k.answered++
+			k.series.add(e.at, false, e.rtt)
 			if k.inOutage {
 				last := &k.outages[len(k.outages)-1]
 				last.Length, last.Ended = e.at.Sub(last.Start), true
@@ -69,6 +72,7 @@ func (k *track) settle(t time.Time) {
 			}
 		case t.Sub(e.at) > k.timeout:
 			k.lost++
+			k.series.add(e.at, true, 0)
 			if !k.inOutage {
 				k.outages = append(k.outages, Outage{Start: e.at})
 				k.inOutage = true

@@ -38,6 +38,7 @@ type Suite struct {
 	clusters []*harness.Cluster // of the spec or the ordered container that is running
 	failed   map[*harness.Cluster]bool
 	died     []string // where packets of the running spec died
+	active   []string // what was broken when the running spec failed, before clean-up healed it
 }
 
 // New opens the record, and has Ginkgo report each spec to it. It must be called while the tree of specs is
@@ -52,9 +53,12 @@ func New() *Suite {
 		}
 		s.record, s.dir = w, filepath.Dir(path)
 	}
+	ginkgo.BeforeEach(func() { s.began(ginkgo.CurrentSpecReport().FullText()) })
 	ginkgo.JustAfterEach(func(ctx ginkgo.SpecContext) {
 		if ginkgo.CurrentSpecReport().Failed() {
 			s.explain(ctx)
+		} else {
+			s.ended()
 		}
 	})
 	ginkgo.ReportAfterEach(s.verdict)
@@ -163,6 +167,25 @@ func notProven(err error) {
 	ginkgo.Fail("not proven: " + err.Error())
 }
 
+// began has what happens in the clusters of an ordered container belong to the spec that begins.
+func (s *Suite) began(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active = nil
+	for _, c := range s.clusters {
+		c.SetScenario(name)
+	}
+}
+
+// ended records the state that a spec leaves.
+func (s *Suite) ended() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.clusters {
+		c.NoteState(record.After)
+	}
+}
+
 // explain follows packets that should have got an answer, and records what kernels and etcd hold, while the
 // cluster of a failed spec still stands.
 func (s *Suite) explain(ctx context.Context) {
@@ -170,6 +193,7 @@ func (s *Suite) explain(ctx context.Context) {
 	defer s.mu.Unlock()
 	for _, c := range s.clusters {
 		s.failed[c] = true
+		s.active = append(s.active, c.Summary().Active...)
 		followErr := s.follow(ctx, c)
 		if err := errors.Join(followErr, c.WriteReach(ctx), c.WriteState(ctx)); err != nil {
 			ginkgo.GinkgoWriter.Printf("record the state: %v\n", err)
@@ -198,7 +222,7 @@ func (s *Suite) verdict(r types.SpecReport) {
 	}
 	v := &record.Verdict{
 		State: stateOf(r), Duration: int64(r.RunTime), Labels: r.Labels(), Message: r.Failure.Message,
-		Location: location(r),
+		Location: location(r), Reported: reported(r.LeafNodeLocation.FileName),
 	}
 	s.mu.Lock()
 	v.Message = strings.Join(append(s.died, v.Message), "\n")
@@ -206,11 +230,15 @@ func (s *Suite) verdict(r types.SpecReport) {
 	var open []*harness.Cluster
 	for _, c := range s.clusters {
 		addSummary(v, c.Summary())
+		v.Clusters = append(v.Clusters, c.ID())
 		if !c.Closed() {
 			open = append(open, c)
 		}
 	}
-	s.clusters = open
+	if len(s.active) > 0 {
+		v.Active = s.active
+	}
+	s.clusters, s.active = open, nil
 	s.mu.Unlock()
 	s.record.For(r.FullText()).Write(record.Event{Kind: record.KindVerdict, Verdict: v})
 }

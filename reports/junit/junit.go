@@ -70,9 +70,9 @@ func testCase(sc *record.Scenario, s *suite) cases {
 	}
 	v := sc.Verdict
 	c.Time, c.Output = seconds(v.Duration), clean(text.Felt(v))
-	p := &problem{Message: clean(firstLine(v.Message))}
+	p := &problem{Message: clean(sc.Sentence())}
 	if v.State != record.Passed {
-		p.Text = clean(text.Style{}.Failure(sc))
+		p.Text = clean(record.Plain(text.Style{}.Failure(sc)))
 	}
 	switch v.State {
 	case record.Failed:
@@ -90,11 +90,6 @@ func testCase(sc *record.Scenario, s *suite) cases {
 
 func seconds(nanoseconds int64) string {
 	return fmt.Sprintf("%.3f", time.Duration(nanoseconds).Seconds())
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return line
 }
 
 // clean takes out what XML 1.0 cannot hold, such as the escape of a colour.

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,13 +31,28 @@ func At(t time.Time) int64 { return Now() - int64(time.Since(t)) }
 // goroutines.
 type Writer struct {
 	file     *shared
-	scenario string
+	scenario *atomic.Pointer[string]
+	cluster  string
 }
 
 type shared struct {
 	mu   sync.Mutex
 	file *os.File
 	err  error
+	torn bool // the last line was written in part, as happens when a disk gets full
+}
+
+// append writes a line. The one after a torn line ends that first, so that it stays whole itself.
+func (s *shared) append(line []byte) error {
+	line = append(line, '\n')
+	if s.torn {
+		line = append([]byte{'\n'}, line...)
+	}
+	n, err := s.file.Write(line)
+	if n > 0 {
+		s.torn = n < len(line)
+	}
+	return err
 }
 
 // Open opens a record for appending, and creates it if needed.
@@ -44,7 +61,7 @@ func Open(path string) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the record: %w", err)
 	}
-	return &Writer{file: &shared{file: file}}, nil
+	return &Writer{file: &shared{file: file}, scenario: &atomic.Pointer[string]{}}, nil
 }
 
 // For returns a writer whose events belong to a scenario.
@@ -52,7 +69,25 @@ func (w *Writer) For(scenario string) *Writer {
 	if w == nil {
 		return nil
 	}
-	return &Writer{file: w.file, scenario: scenario}
+	mine := &Writer{file: w.file, scenario: &atomic.Pointer[string]{}, cluster: w.cluster}
+	mine.scenario.Store(&scenario)
+	return mine
+}
+
+// InCluster returns a writer whose events belong to a cluster with this id and to the same scenario as w's, also
+// when that changes.
+func (w *Writer) InCluster(id string) *Writer {
+	if w == nil {
+		return nil
+	}
+	return &Writer{file: w.file, scenario: w.scenario, cluster: id}
+}
+
+// SetScenario says which scenario the events of w, and of all InCluster of it, belong to from now on.
+func (w *Writer) SetScenario(name string) {
+	if w != nil {
+		w.scenario.Store(&name)
+	}
 }
 
 // Write appends one event. The clock is read if the event has no time. The first error is kept for Close, so
@@ -64,14 +99,17 @@ func (w *Writer) Write(e Event) {
 	if e.At == 0 {
 		e.At = Now()
 	}
-	if e.Scenario == "" {
-		e.Scenario = w.scenario
+	if name := w.scenario.Load(); e.Scenario == "" && name != nil {
+		e.Scenario = *name
+	}
+	if e.Cluster == "" {
+		e.Cluster = w.cluster
 	}
 	line, err := json.Marshal(e)
 	w.file.mu.Lock()
 	defer w.file.mu.Unlock()
 	if err == nil {
-		_, err = w.file.file.Write(append(line, '\n'))
+		err = w.file.append(line)
 	}
 	w.file.err = errors.Join(w.file.err, err)
 }
@@ -94,9 +132,16 @@ const maxLine = 16 << 20
 
 // Read calls each with the events of a record, in order. A cut-off last line gives ErrCut after the others.
 func Read(r io.Reader, each func(Event) error) error {
+	return read(r, each, func(_ int, err error) error { return err })
+}
+
+// read is Read that asks, of a line that is no event, whether to stop.
+func read(r io.Reader, each func(Event) error, damaged func(line int, err error) error) error {
 	lines := bufio.NewReaderSize(r, 64<<10)
+	var line []byte
 	for n := 1; ; n++ {
-		line, err := lines.ReadBytes('\n')
+		var err error
+		line, err = readLine(lines, line[:0])
 		if errors.Is(err, io.EOF) {
 			if len(line) > 0 {
 				return fmt.Errorf("%w (line %d)", ErrCut, n)
@@ -111,7 +156,11 @@ func Read(r io.Reader, each func(Event) error) error {
 		}
 		var e Event
 		if err := json.Unmarshal(line, &e); err != nil {
-			return fmt.Errorf("line %d is not an event of a record: %w", n, err)
+			err = damaged(n, fmt.Errorf("line %d is not an event of a record: %w", n, err))
+			if err != nil {
+				return err
+			}
+			continue
 		}
 		if e.Run != nil && e.Run.Version != Version {
 			return fmt.Errorf(
@@ -123,6 +172,17 @@ func Read(r io.Reader, each func(Event) error) error {
 		}
 		if err := each(e); err != nil {
 			return err
+		}
+	}
+}
+
+// readLine appends the next line to the buffer, with its end. It stops soon after maxLine.
+func readLine(from *bufio.Reader, line []byte) ([]byte, error) {
+	for {
+		part, err := from.ReadSlice('\n')
+		line = append(line, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) || len(line) > maxLine {
+			return line, err
 		}
 	}
 }
@@ -140,4 +200,41 @@ func ReadFile(path string) ([]Event, error) {
 		return nil
 	})
 	return events, err
+}
+
+// Load reads a record and puts the run together. path is the record or the folder that holds it as record.jsonl.
+// A record that is cut off or damaged is no error: Outcome.Cut and Damaged say so. One that does not begin with
+// what was run is refused.
+func Load(path string) (*Outcome, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, "record.jsonl")
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the record: %w", err)
+	}
+	defer file.Close()
+	o := &Outcome{}
+	err = read(file, func(e Event) error {
+		if o.Run == nil && e.Run == nil {
+			return fmt.Errorf("%s does not begin with what was run: is it the record of a run of nemesh?", path)
+		}
+		o.Add(e)
+		return nil
+	}, func(line int, err error) error {
+		if o.Run == nil {
+			return err
+		}
+		o.Damaged = append(o.Damaged, line)
+		return nil
+	})
+	switch {
+	case errors.Is(err, ErrCut):
+		o.Cut = true
+	case err != nil:
+		return nil, err
+	case o.Run == nil:
+		return nil, fmt.Errorf("%s holds nothing: was the run killed before it began?", path)
+	}
+	return o, nil
 }

@@ -46,7 +46,7 @@ func TestManyWritersKeepLinesWhole(t *testing.T) {
 
 func TestCutRecordGivesWhatItHolds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "record.jsonl")
-	whole := `{"at":1,"kind":"run","run":{"version":1}}` + "\n" + `{"at":2,"kind":"step","step":"a"}` + "\n"
+	whole := `{"at":1,"kind":"run","run":{"version":2}}` + "\n" + `{"at":2,"kind":"step","step":"a"}` + "\n"
 	if err := os.WriteFile(path, []byte(whole+`{"at":3,"ki`), 0o644); err != nil {
 		t.Fatal(err)
 	}

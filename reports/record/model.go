@@ -12,13 +12,24 @@ type Outcome struct {
 	End *End
 	// Scenarios are in the order in which they ended; those that did not end come last.
 	Scenarios []*Scenario
-	// Cut says that the record ends in the middle of a line.
-	Cut bool
+	// Clusters are in the order in which they were built.
+	Clusters []*Cluster
+	// Cut says that the record ends in the middle of a line; Damaged are the numbers of other lines that cannot
+	// be read.
+	Cut     bool
+	Damaged []int
+	// First and Last are the times of the first and the last event.
+	First, Last int64
+
+	clusters map[string]*Cluster
+	byName   map[string]*Scenario
 }
 
 // Scenario is one scenario of a run.
 type Scenario struct {
 	Name string
+	// Began is the time of its first event and Ended that of its verdict; 0 if there is none.
+	Began, Ended int64
 	// Verdict is nil when the scenario did not end.
 	Verdict *Verdict
 	Worlds  []World
@@ -26,69 +37,127 @@ type Scenario struct {
 	Faults  []Fault
 	Figures []Figure
 	// Reach is the last comparison of expected and actual reachability, State the last state that was recorded.
-	Reach []Reach
-	State []State
-	Probe *Probe
-	// Invariants are those that were checked, in order, of every cluster.
+	// Asserted is the last comparison that the scenario made itself, not the report of its failure.
+	Reach, Asserted []Reach
+	State           []State
+	Probe           *Probe
+	// Traces are the packets that were followed, Invariants what was found of each the last time it was checked.
+	Traces     []Trace
 	Invariants []Invariant
 	// Logs are the last lines of each process.
 	Logs []Log
+	// Clusters are those it used: the ones its verdict names or, without one, those its events happened in.
+	Clusters []*Cluster
 }
 
 // maxLogs is how many lines of output a scenario keeps for its renderers.
 const maxLogs = 200
 
+// Ended reports whether the record has the last line of its run.
+func (o *Outcome) Ended() bool { return o.End != nil && !o.Cut }
+
 // Add takes over one event. It returns the scenario if the event was its verdict.
 func (o *Outcome) Add(e Event) (ended *Scenario) {
-	switch e.Kind {
-	case KindRun:
+	if o.First == 0 {
+		o.First = e.At
+	}
+	o.Last = max(o.Last, e.At)
+	switch {
+	case e.Kind == KindRun && e.Run != nil:
 		o.Run = e.Run
-	case KindEnd:
+	case e.Kind == KindEnd && e.End != nil:
 		o.End = e.End
+	}
+	c := o.cluster(e.Cluster)
+	if c != nil {
+		c.add(e)
 	}
 	if e.Scenario == "" {
 		return nil
 	}
 	s := o.scenario(e.Scenario)
-	switch e.Kind {
-	case KindWorld:
+	if s.Began == 0 {
+		s.Began = e.At
+	}
+	s.add(e)
+	if c != nil && s.Verdict == nil && !slices.Contains(s.Clusters, c) {
+		s.Clusters = append(s.Clusters, c)
+	}
+	if e.Kind != KindVerdict || e.Verdict == nil {
+		return nil
+	}
+	s.Verdict, s.Ended = e.Verdict, e.At
+	if e.Verdict.Clusters != nil {
+		s.Clusters = nil
+		for _, id := range e.Verdict.Clusters {
+			s.Clusters = append(s.Clusters, o.cluster(id))
+		}
+	}
+	o.moveUp(s)
+	return s
+}
+
+// add takes over an event of the scenario.
+func (s *Scenario) add(e Event) {
+	switch {
+	case e.Kind == KindWorld && e.World != nil:
 		s.Worlds = append(s.Worlds, *e.World)
-	case KindStep:
+	case e.Kind == KindStep:
 		s.Steps = append(s.Steps, e.Step)
-	case KindFault:
+	case e.Kind == KindFault && e.Fault != nil:
 		s.Faults = append(s.Faults, *e.Fault)
-	case KindFigure:
+	case e.Kind == KindFigure && e.Figure != nil:
 		s.Figures = append(s.Figures, *e.Figure)
-	case KindInvariant:
-		s.Invariants = append(s.Invariants, *e.Invariant)
-	case KindReach:
+	case e.Kind == KindReach:
 		s.Reach = e.Reach
-	case KindState:
+		if e.When == "" {
+			s.Asserted = e.Reach
+		}
+	case e.Kind == KindState:
 		s.State = e.State
-	case KindProbe:
+	case e.Kind == KindProbe && e.Probe != nil:
 		s.Probe = e.Probe
-	case KindLog:
+	case e.Kind == KindTrace && e.Trace != nil:
+		s.Traces = append(s.Traces, *e.Trace)
+	case e.Kind == KindInvariant && e.Invariant != nil:
+		s.Invariants = slices.DeleteFunc(s.Invariants, func(i Invariant) bool { return i.Name == e.Invariant.Name })
+		s.Invariants = append(s.Invariants, *e.Invariant)
+	case e.Kind == KindLog && e.Log != nil:
 		s.Logs = append(s.Logs, *e.Log)
 		if len(s.Logs) > maxLogs {
 			s.Logs = slices.Delete(s.Logs, 0, len(s.Logs)-maxLogs)
 		}
-	case KindVerdict:
-		s.Verdict = e.Verdict
-		o.moveUp(s)
-		return s
 	}
-	return nil
 }
 
 func (o *Outcome) scenario(name string) *Scenario {
-	for _, s := range o.Scenarios {
-		if s.Name == name {
-			return s
-		}
+	if s, ok := o.byName[name]; ok {
+		return s
 	}
 	s := &Scenario{Name: name}
+	if o.byName == nil {
+		o.byName = map[string]*Scenario{}
+	}
+	o.byName[name] = s
 	o.Scenarios = append(o.Scenarios, s)
 	return s
+}
+
+// cluster returns the cluster with an id, nil for none.
+func (o *Outcome) cluster(id string) *Cluster {
+	if id == "" {
+		return nil
+	}
+	if c, ok := o.clusters[id]; ok {
+		return c
+	}
+	c := &Cluster{ID: id}
+	if o.clusters == nil {
+		o.clusters = map[string]*Cluster{}
+	}
+	o.clusters[id] = c
+	o.Clusters = append(o.Clusters, c)
+	return c
 }
 
 // moveUp puts a scenario that has just ended behind those that ended before.

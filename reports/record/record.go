@@ -4,53 +4,71 @@
 // Several processes write to one file. Each line is one write to a file opened for appending, which the
 // kernel keeps whole and in order; the clock is CLOCK_MONOTONIC, which all processes of a machine share. A
 // record that was cut off (kill -9, full disk) is read up to its last whole line.
+//
+// Every time in a record, unless its field says otherwise, is in nanoseconds: a moment is a reading of that
+// clock, a length the difference of two. Run.Started alone is the time of day, and belongs to the Event.At of
+// its line, so that any moment can be told as a time of day. The schema is described field by field here, and
+// with an example of each line in reports/README.md.
 package record
 
 import "time"
 
-// Version is that of the schema. A reader refuses others.
-const Version = 1
+// Version is that of the schema. A reader refuses others: a field that is missing would be shown as zero, and
+// zero packets lost is a claim.
+const Version = 2
 
 // Kind says what an event is about, and so which of its fields is set.
 type Kind string
 
 // Kinds of events.
 const (
-	KindRun    Kind = "run"    // the first line: what was run, on what
-	KindWorld  Kind = "world"  // a cluster was built
-	KindStep   Kind = "step"   // a scenario says what it does
-	KindFault  Kind = "fault"  // something was broken, proved, or healed
-	KindLog    Kind = "log"    // a line of output of a process on a machine
-	KindProbe  Kind = "probe"  // what a mesh has measured
-	KindReach  Kind = "reach"  // expected reachability beside the actual one
-	KindState  Kind = "state"  // what kernels and leases hold, as lines
-	KindTrace  Kind = "trace"  // a packet that was followed
-	KindFigure Kind = "figure" // a measured number
-	// KindInvariant is what became of an invariant after a scenario's body, or when its world was closed.
-	KindInvariant Kind = "invariant"
-	KindVerdict   Kind = "verdict" // how a scenario ended
-	KindEnd       Kind = "end"     // the last line
+	KindRun       Kind = "run"       // the first line: what was run, on what
+	KindWorld     Kind = "world"     // a cluster was built
+	KindPod       Kind = "pod"       // a pod was made or went
+	KindStep      Kind = "step"      // a scenario says what it does
+	KindFault     Kind = "fault"     // something was broken, proved, or healed
+	KindProcess   Kind = "process"   // an agent or etcd started or ended
+	KindLease     Kind = "lease"     // a key of the overlay changed in etcd
+	KindLog       Kind = "log"       // a line of output of a process on a machine
+	KindSeries    Kind = "series"    // what became of the echoes of some pairs, over time
+	KindProbe     Kind = "probe"     // what a mesh has measured in all
+	KindReach     Kind = "reach"     // expected reachability beside the actual one
+	KindState     Kind = "state"     // what kernels and leases hold, as lines
+	KindTrace     Kind = "trace"     // a packet that was followed hop by hop
+	KindInvariant Kind = "invariant" // what must hold at rest, and whether it does
+	KindFigure    Kind = "figure"    // a measured number
+	KindVerdict   Kind = "verdict"   // how a scenario ended
+	KindEnd       Kind = "end"       // the last line
 )
 
-// Event is one line. At is nanoseconds of CLOCK_MONOTONIC; Scenario is empty in lines about the whole run.
+// Event is one line.
 type Event struct {
-	At       int64    `json:"at"`
-	Kind     Kind     `json:"kind"`
-	Scenario string   `json:"scenario,omitempty"`
-	Run      *Run     `json:"run,omitempty"`
-	World    *World   `json:"world,omitempty"`
-	Step     string   `json:"step,omitempty"`
-	Fault    *Fault   `json:"fault,omitempty"`
-	Log      *Log     `json:"log,omitempty"`
-	Probe    *Probe   `json:"probe,omitempty"`
-	Reach    []Reach  `json:"reach,omitempty"`
-	State    []State  `json:"state,omitempty"`
-	Trace    *Trace   `json:"trace,omitempty"`
-	Figure   *Figure  `json:"figure,omitempty"`
-	Verdict  *Verdict `json:"verdict,omitempty"`
-	End      *End     `json:"end,omitempty"`
+	// At is when it happened.
+	At   int64 `json:"at"`
+	Kind Kind  `json:"kind"`
+	// Scenario is the one that ran at that moment; empty in lines about the whole run. Cluster is the id of the
+	// cluster in which it happened, unique in the record: several scenarios may share one.
+	Scenario string `json:"scenario,omitempty"`
+	Cluster  string `json:"cluster,omitempty"`
 
+	Run       *Run       `json:"run,omitempty"`
+	World     *World     `json:"world,omitempty"`
+	Pod       *Pod       `json:"pod,omitempty"`
+	Step      string     `json:"step,omitempty"`
+	Fault     *Fault     `json:"fault,omitempty"`
+	Process   *Process   `json:"process,omitempty"`
+	Lease     *Lease     `json:"lease,omitempty"`
+	Log       *Log       `json:"log,omitempty"`
+	Series    []Series   `json:"series,omitempty"`
+	Probe     *Probe     `json:"probe,omitempty"`
+	Reach     []Reach    `json:"reach,omitempty"`
+	When      string     `json:"when,omitempty"` // with Reach and State: see Before and the others
+	State     []State    `json:"state,omitempty"`
+	Trace     *Trace     `json:"trace,omitempty"`
 	Invariant *Invariant `json:"invariant,omitempty"`
+	Figure    *Figure    `json:"figure,omitempty"`
+	Verdict   *Verdict   `json:"verdict,omitempty"`
+	End       *End       `json:"end,omitempty"`
 }
 
 // Run says what was run.
@@ -71,13 +89,27 @@ type Run struct {
 	AgentVersion string `json:"agent_version,omitempty"`
 }
 
-// World describes a cluster.
+// World describes a cluster. Its line is written when it stands, so lines about its pods may come before.
 type World struct {
-	Nodes   map[string]string `json:"nodes"` // name to address
+	Nodes   map[string]string `json:"nodes"` // name to address, etcd's machine among them
 	Network string            `json:"network"`
 	Agent   string            `json:"agent"`
-	// BuiltIn is how long building took, in nanoseconds.
+	// Device is the name of the overlay's device on each node, Underlay the network between the machines.
+	Device   string `json:"device,omitempty"`
+	Underlay string `json:"underlay,omitempty"`
+	// Interval is the time between two echoes of a pair and LeaseTTL how long a subnet lease lives.
+	Interval int64 `json:"interval,omitempty"`
+	LeaseTTL int64 `json:"lease_ttl,omitempty"`
+	// BuiltIn is how long building took.
 	BuiltIn int64 `json:"built_in"`
+}
+
+// Pod is a pod that was made (CNI ADD) or went.
+type Pod struct {
+	Name string `json:"name"`
+	Node string `json:"node"`
+	Addr string `json:"addr"`
+	Gone bool   `json:"gone,omitempty"`
 }
 
 // Phases of a fault.
@@ -88,13 +120,47 @@ const (
 	FaultHealed    = "healed"
 )
 
-// Fault is one step in the life of a fault.
+// Fault is one step in the life of a fault. Proved says that its effect was seen; one that is proved and never
+// healed either lasts to the end (Verdict.Active names it) or is over at once, like a reboot.
 type Fault struct {
 	Name  string `json:"name"`
 	Phase string `json:"phase"`
 	Error string `json:"error,omitempty"`
 	// Mechanism says how it was brought about, where there is more than one way.
 	Mechanism string `json:"mechanism,omitempty"`
+}
+
+// Process is the start or the end of an agent or of etcd.
+type Process struct {
+	Machine string `json:"machine"`
+	Name    string `json:"name"`
+	Pid     int    `json:"pid"` // as seen in the sandbox
+	Exited  bool   `json:"exited,omitempty"`
+	// How says how it ended, such as "signal: killed" or "exit status 0".
+	How string `json:"how,omitempty"`
+}
+
+// Changes of a key.
+const (
+	LeasePut     = "put"     // written; as before when Value and Was are equal: a renewal
+	LeaseDeleted = "deleted" // deleted, or its etcd lease expired
+	LeaseFound   = "found"   // there when the harness began to watch, or came to look again
+	LeaseMissed  = "missed"  // no longer there when the harness came to look again
+	LeaseUnseen  = "unseen"  // the watch has ended, Value says why: changes are not seen until the next "found"
+)
+
+// Lease is a change of one of the overlay's keys in etcd (configuration, leases, owners), as the harness itself
+// saw it through a watch of its own.
+type Lease struct {
+	Change string `json:"change"`
+	// Key is the part after the overlay's prefix, such as subnets/10.5.3.0-24.
+	Key string `json:"key,omitempty"`
+	// Value is what it holds now and Was what it held before; both as in etcd.
+	Value string `json:"value,omitempty"`
+	Was   string `json:"was,omitempty"`
+	// ID is the etcd lease it hangs on, 0 for none; Revision is etcd's.
+	ID       int64 `json:"id,omitempty"`
+	Revision int64 `json:"revision,omitempty"`
 }
 
 // Log is one line of output.
@@ -104,97 +170,11 @@ type Log struct {
 	Text    string `json:"text"`
 }
 
-// Probe is what a mesh has measured since it began.
-type Probe struct {
-	Pairs   []Pair      `json:"pairs"`
-	Errors  []ICMPError `json:"errors,omitempty"`
-	Skipped uint64      `json:"skipped"`
-}
-
-// Pair is what became of the echoes of one pair.
-type Pair struct {
-	From    string   `json:"from"`
-	To      string   `json:"to"`
-	Sent    uint64   `json:"sent"`
-	Lost    uint64   `json:"lost"`
-	RTTMin  int64    `json:"rtt_min"`
-	RTTMean int64    `json:"rtt_mean"`
-	RTTMax  int64    `json:"rtt_max"`
-	Outages []Outage `json:"outages,omitempty"`
-}
-
-// Outage is a run of lost echoes; Start is on the record's clock, both are nanoseconds.
-type Outage struct {
-	Start  int64  `json:"start"`
-	Length int64  `json:"length"`
-	Lost   uint64 `json:"lost"`
-	Ended  bool   `json:"ended"`
-}
-
-// ICMPError is an error message that reached an endpoint of a mesh.
-type ICMPError struct {
-	At          string `json:"at"`
-	Reporter    string `json:"reporter"`
-	Type        int    `json:"type"`
-	Code        int    `json:"code"`
-	Source      string `json:"source"`
-	Destination string `json:"destination"`
-	Count       uint64 `json:"count"`
-}
-
-// Reach is the expected and the actual reachability of one pair.
-type Reach struct {
-	From string `json:"from"`
-	To   string `json:"to"`
-	Want bool   `json:"want"`
-	Got  bool   `json:"got"`
-	Sent uint64 `json:"sent"`
-	Lost uint64 `json:"lost"`
-}
-
-// State is what one machine or etcd holds, in the words of the tools that list it.
-type State struct {
-	Where string   `json:"where"`
-	What  string   `json:"what"`
-	Lines []string `json:"lines"`
-}
-
-// Trace is a packet that was followed hop by hop.
-type Trace struct {
-	Scenario string `json:"scenario,omitempty"`
-	From     string `json:"from"`
-	To       string `json:"to"`
-	// Sentence says where and why it died; Cause is the same as a stable word.
-	Sentence string `json:"sentence"`
-	Cause    string `json:"cause"`
-	Hops     []Hop  `json:"hops"`
-}
-
-// Hop is one place on a packet's expected way. Direction is "request" or "reply"; At is when it was seen
-// there, on the record's clock.
-type Hop struct {
-	Node      string `json:"node"`
-	Device    string `json:"device"`
-	Direction string `json:"direction"`
-	Seen      bool   `json:"seen"`
-	At        int64  `json:"at,omitempty"`
-}
-
 // Figure is a measured number.
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
-}
-
-// Invariant is what became of one invariant.
-type Invariant struct {
-	Name string `json:"name"`
-	OK   bool   `json:"ok"`
-	// Waived says that the scenario means to break it. One that is waived and holds was waived without need.
-	Waived bool `json:"waived,omitempty"`
-	// Details are the violations, a sentence each; of a waived one, the reason comes first.
-	Details []string `json:"details,omitempty"`
 }
 
 // Outcomes of a scenario.
@@ -208,15 +188,17 @@ const (
 // Verdict says how a scenario ended.
 type Verdict struct {
 	State string `json:"state"`
+	// Clusters are the ids of the clusters that it used, which may be older than it is.
+	Clusters []string `json:"clusters,omitempty"`
 	// Broke lists the faults that were injected, in order.
 	Broke []string `json:"broke,omitempty"`
 	// Message says what was expected, for a scenario that did not pass; Location is its file and line.
 	Message  string `json:"message,omitempty"`
 	Location string `json:"location,omitempty"`
-	// Active lists the faults that were not healed when it failed.
+	// Active lists the faults that were not healed when it ended.
 	Active []string `json:"active,omitempty"`
 	// Sent, Lost and LongestOutage sum up the mesh; Recovery is the time from the last heal to the last loss,
-	// -1 if something still did not answer. Times are nanoseconds.
+	// -1 if something still did not answer.
 	Sent          uint64   `json:"sent"`
 	Lost          uint64   `json:"lost"`
 	LongestOutage int64    `json:"longest_outage"`
@@ -224,11 +206,13 @@ type Verdict struct {
 	Healed        bool     `json:"healed"`
 	Duration      int64    `json:"duration"`
 	Labels        []string `json:"labels,omitempty"`
+	// Reported is what the report said that the scenario comes from, in the words of its file.
+	Reported string `json:"reported,omitempty"`
 }
 
 // End closes a record.
 type End struct {
-	// Exit is the exit code of the run and Duration its length in nanoseconds.
+	// Exit is the exit code of the run and Duration its length.
 	Exit     int   `json:"exit"`
 	Duration int64 `json:"duration"`
 }

@@ -13,20 +13,32 @@ func Markdown(o *record.Outcome) string {
 	var b strings.Builder
 	b.WriteString("## nemesh\n\n")
 	b.WriteString(strings.TrimSpace(Style{}.Summary(o)) + "\n\n")
-	if o.Cut || o.End == nil {
-		b.WriteString("**The record ends before the run did.** What follows is all it holds.\n\n")
+	if ends := Ends(o); ends != "" {
+		fmt.Fprintf(&b, "**%s**\n\n", ends)
+	}
+	for _, c := range Contradictions(o) {
+		fmt.Fprintf(&b, "**The record contradicts itself:** %s\n\n", c)
 	}
 	b.WriteString("| verdict | scenario | broken | lost / sent | longest outage | recovery | time |\n")
 	b.WriteString("|---|---|---|---:|---:|---:|---:|\n")
 	for _, s := range o.Scenarios {
 		b.WriteString(row(s))
 	}
+	drawn := 0
 	for _, s := range o.Scenarios {
 		if s.Verdict == nil || s.Verdict.State == record.Passed || s.Verdict.State == record.Skipped {
 			continue
 		}
-		fmt.Fprintf(&b, "\n### %s: %s\n\n```\n%s\n```\n\nRun it again: `%s`\n", s.Verdict.State, s.Name,
-			strings.TrimSpace(Style{}.Failure(s)), Rerun(s.Name))
+		fmt.Fprintf(&b, "\n### %s: %s\n\n%s\n\nRun it again: `%s`\n", s.Verdict.State, s.Name,
+			quoted(s.Sentence()), Rerun(s.Name))
+		if drawn < maxGantts {
+			if chart := gantt(s); chart != "" {
+				b.WriteString("\n```mermaid\n" + chart + "```\n")
+				drawn++
+			}
+		}
+		fmt.Fprintf(&b, "\n<details><summary>What was there</summary>\n\n%s\n</details>\n",
+			fenced(strings.TrimSpace(Style{}.Failure(s))))
 	}
 	if o.Run != nil {
 		fmt.Fprintf(&b, "\nnemesh %s, %s, Linux %s, %d CPUs, root %t. Command: `%s`\n", o.Run.Module, o.Run.Go,
@@ -40,21 +52,31 @@ func row(s *record.Scenario) string {
 	if v == nil {
 		return fmt.Sprintf("| not finished | %s | | | | | |\n", cell(s.Name))
 	}
-	outage, recovery, loss := "", "", ""
+	outage, loss := "", ""
 	if v.Sent > 0 {
 		loss = fmt.Sprintf("%d / %d", v.Lost, v.Sent)
 	}
 	if v.Lost > 0 {
 		outage = Short(time.Duration(v.LongestOutage))
 	}
-	switch {
-	case v.Healed && v.Recovery < 0:
-		recovery = "none"
-	case v.Healed && v.Lost > 0:
-		recovery = Short(time.Duration(v.Recovery))
-	}
+	recovery := Recovered(v)
 	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %.1f s |\n", v.State, cell(s.Name),
 		cell(strings.Join(v.Broke, ", ")), loss, outage, recovery, time.Duration(v.Duration).Seconds())
+}
+
+// quoted keeps a sentence from being read as Markdown or HTML.
+func quoted(sentence string) string {
+	return strings.NewReplacer("<", "&lt;", ">", "&gt;", "*", "\\*", "_", "\\_", "`", "\\`", "[", "\\[",
+		"\n", " ").Replace(sentence)
+}
+
+// fenced puts lines into a block of code that none of them ends.
+func fenced(lines string) string {
+	fence := "```"
+	for strings.Contains(lines, fence) {
+		fence += "`"
+	}
+	return fence + "\n" + record.Plain(lines) + "\n" + fence + "\n"
 }
 
 // cell keeps a text from ending its table cell.

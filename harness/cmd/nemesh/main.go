@@ -39,11 +39,14 @@ Exit codes: 0 all passed, 1 something failed, 2 something was not proven, the wo
 the command line was wrong.`,
 		Example: `  nemesh run                      every scenario
   nemesh run flannel-636          those whose name matches
-  nemesh run issue:flannel-520    those with the label`,
+  nemesh run issue:flannel-520    those with the label
+  nemesh report reports/latest    render a run again
+  nemesh diff main.d this.d       what got worse between two runs`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), explainCommand(), baselineCommand(), matrixCommand(), bisectCommand())
+	root.AddCommand(runCommand(), reportCommand(), diffCommand(), explainCommand(), baselineCommand(),
+		matrixCommand(), bisectCommand())
 	root.SetArgs(args)
 	err := root.Execute()
 	var exit exitError

@@ -1,0 +1,264 @@
+package html_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/performance"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/nemesh/nemesh/reports/record"
+)
+
+var (
+	pictures = flag.String("pictures", "", "folder to which TestPictures writes screenshots")
+	pictured = flag.String("record", "", "record of which TestPictures takes them (default: a synthetic one)")
+)
+
+// waitAtMost bounds a test in a browser; on a busy machine Chromium alone takes half a minute to start.
+const waitAtMost = 6 * time.Minute
+
+// browser is a page in headless Chromium with all that it complained about and asked for.
+type browser struct {
+	tb  testing.TB
+	ctx context.Context
+
+	mu       sync.Mutex
+	problems []string
+}
+
+// open starts Chromium on a page, or on none. The test is skipped where there is none.
+func open(tb testing.TB, file string) *browser {
+	tb.Helper()
+	path := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if p, err := exec.LookPath(name); err == nil {
+			path = p
+			break
+		}
+	}
+	if path == "" {
+		tb.Skip("no Chromium here: install Debian's package chromium to test the report in a browser")
+	}
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.Flag("disable-dev-shm-usage", true))
+	allocated, stop := chromedp.NewExecAllocator(tb.Context(), options...)
+	tb.Cleanup(stop)
+	ctx, cancel := chromedp.NewContext(allocated)
+	tb.Cleanup(cancel)
+	ctx, expire := context.WithTimeout(ctx, waitAtMost)
+	tb.Cleanup(expire)
+	b := &browser{tb: tb, ctx: ctx}
+	chromedp.ListenTarget(ctx, b.hear)
+	b.do(log.Enable(), runtime.Enable(), network.Enable())
+	if file != "" {
+		b.do(chromedp.Navigate("file://" + file))
+	}
+	return b
+}
+
+// hear collects errors, and requests for anything but the file.
+func (b *browser) hear(event any) {
+	problem := ""
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		problem = e.ExceptionDetails.Error()
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.APITypeError || e.Type == runtime.APITypeWarning {
+			problem = "console: " + string(e.Type)
+			for _, a := range e.Args {
+				problem += " " + string(a.Value) + a.Description
+			}
+		}
+	case *log.EventEntryAdded:
+		problem = e.Entry.Text
+	case *network.EventRequestWillBeSent:
+		if !strings.HasPrefix(e.Request.URL, "file://") && !strings.HasPrefix(e.Request.URL, "data:") {
+			problem = "asked for " + e.Request.URL
+		}
+	}
+	if problem != "" {
+		b.mu.Lock()
+		b.problems = append(b.problems, problem)
+		b.mu.Unlock()
+	}
+}
+
+func (b *browser) do(actions ...chromedp.Action) {
+	b.tb.Helper()
+	if err := chromedp.Run(b.ctx, actions...); err != nil {
+		b.tb.Fatal(err)
+	}
+}
+
+// eval evaluates an expression in the page.
+func eval[T any](b *browser, expression string) T {
+	b.tb.Helper()
+	var value T
+	b.do(chromedp.Evaluate(expression, &value))
+	return value
+}
+
+func (b *browser) quiet() {
+	b.tb.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.problems {
+		b.tb.Errorf("the browser complains: %s", p)
+	}
+}
+
+// page renders a record into a file.
+func page(tb testing.TB, o *record.Outcome) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "index.html")
+	if err := os.WriteFile(path, render(tb, o), 0o644); err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+func TestInABrowser(t *testing.T) {
+	b := open(t, page(t, load(t, synthetic(t, 20, 5, 50))))
+	if n := eval[int](b, `document.querySelectorAll("#runs tbody tr").length`); n != 20 {
+		t.Errorf("%d rows", n)
+	}
+	if first := eval[string](b, `document.querySelector("#runs tbody tr").dataset.state`); first != "failed" {
+		t.Errorf("a %s scenario comes first", first)
+	}
+	visible := `[...document.querySelectorAll("#runs tbody tr")].filter(r => r.offsetParent).length`
+	b.do(chromedp.Click("button.state.failed"))
+	if n := eval[int](b, visible); n != 2 {
+		t.Errorf("%d failed scenarios are shown", n)
+	}
+	b.do(chromedp.Click("button.state.failed"), chromedp.SendKeys("#search", "synthetic-013"))
+	if n := eval[int](b, visible); n != 1 {
+		t.Errorf("%d scenarios match", n)
+	}
+	b.do(chromedp.Click("#r13 a"), chromedp.WaitVisible("#sentence"))
+	if said := eval[string](b, `document.querySelector("#sentence").textContent`); !strings.Contains(said,
+		"reply lost on node04 at flannel.1: neighbour 172.16.1.0 is INCOMPLETE") {
+		t.Errorf("it says %q", said)
+	}
+	dead := `document.querySelectorAll(".hops li.dead")`
+	if n := eval[int](b, dead+".length"); n != 1 {
+		t.Fatalf("%d dead hops", n)
+	}
+	if at := eval[string](b, dead+"[0].textContent"); !strings.Contains(at, "node04") || !strings.Contains(at, "flannel.1") {
+		t.Errorf("it died at %q", at)
+	}
+	same := `getComputedStyle(document.querySelector(".hops li.dead")).borderTopColor ===
+		getComputedStyle(document.querySelector(".verdict.failed")).color`
+	if !eval[bool](b, same) {
+		t.Error("the dead hop is not red")
+	}
+	if n := eval[int](b, `document.querySelectorAll(".topo circle.dead").length`); n != 1 {
+		t.Errorf("%d dead hops in the topology", n)
+	}
+	if n := eval[int](b, `document.querySelectorAll(".plot canvas").length`); n != 13 {
+		t.Errorf("%d charts for 12 pairs and the lanes", n)
+	}
+	b.do(chromedp.Focus(".plot"), chromedp.KeyEvent("+"), chromedp.KeyEvent("0"))
+	b.do(chromedp.Click("#theme"), chromedp.KeyEvent("]"), chromedp.KeyEvent("\x1b"), chromedp.WaitVisible("#runs"))
+	b.quiet()
+}
+
+// The time under the cursor is the same in the timeline, the topology and the output.
+func TestOneCursorForAll(t *testing.T) {
+	b := open(t, page(t, load(t, synthetic(t, 4, 5, 50)))+"#s3")
+	b.do(chromedp.WaitVisible(".topo"))
+	losing := `document.querySelectorAll(".topo .link.bad").length`
+	b.do(chromedp.Poll(losing+` === 1`, nil)) // in the middle of the outage
+	b.do(chromedp.Evaluate(`document.querySelector(".plot").dispatchEvent(new KeyboardEvent("keydown", {key: "Home"}))`, nil))
+	b.do(chromedp.Poll(losing+` === 0`, nil))
+	if said := eval[string](b, `document.querySelector("#readout0").textContent`); !strings.Contains(said, "nothing broken") {
+		t.Errorf("at the beginning: %q", said)
+	}
+	b.do(chromedp.Evaluate(`[...document.querySelectorAll(".log div")].find(d => d.textContent.includes("b>20")).click()`, nil))
+	b.do(chromedp.Poll(losing+` === 1`, nil))
+	b.quiet()
+}
+
+// The second is one of processor time, so that what else the machine does is not measured.
+func TestSixtyScenariosOpenInASecond(t *testing.T) {
+	file := page(t, load(t, synthetic(t, 60, 10, 200)))
+	b := open(t, "")
+	b.do(performance.Enable().WithTimeDomain(performance.EnableTimeDomainThreadTicks), chromedp.Navigate("file://"+file),
+		chromedp.WaitVisible("#runs"))
+	var took float64
+	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
+		metrics, err := performance.GetMetrics().Do(ctx)
+		for _, m := range metrics {
+			if m.Name == "TaskDuration" {
+				took = m.Value
+			}
+		}
+		return err
+	}))
+	t.Logf("%d bytes are there after %.0f ms of the browser's main thread", size(t, file), took*1000)
+	if took <= 0 || took > 1 {
+		t.Errorf("it took %.3f s", took)
+	}
+	b.quiet()
+}
+
+func TestNothingOverflows(t *testing.T) {
+	b := open(t, page(t, load(t, synthetic(t, 4, 5, 50))))
+	for _, width := range []int64{400, 760, 1400, 2000} {
+		for _, hash := range []string{"", "s3"} {
+			b.do(chromedp.EmulateViewport(width, 900), chromedp.Evaluate(fmt.Sprintf("location.hash = %q", hash), nil),
+				chromedp.Poll(`document.getElementById("list").hidden === (location.hash.length > 1)`, nil))
+			if wide := eval[int64](b, `document.documentElement.scrollWidth`); wide > width {
+				t.Errorf("at %d pixels %q is %d wide", width, hash, wide)
+			}
+		}
+	}
+	b.quiet()
+}
+
+// TestPictures takes the screenshots that a person looks at: go test ./reports/html -run Pictures -pictures DIR
+func TestPictures(t *testing.T) {
+	if *pictures == "" {
+		t.Skip("no -pictures")
+	}
+	path := *pictured
+	if path == "" {
+		path = synthetic(t, 24, 5, 50)
+	}
+	o := load(t, path)
+	failed := slices.IndexFunc(o.Scenarios, func(s *record.Scenario) bool { return s.Verdict != nil && s.Verdict.State == record.Failed })
+	file := page(t, o)
+	b := open(t, "")
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{1400, 400, 2000} {
+			for name, hash := range map[string]string{"list": "", "scenario": fmt.Sprintf("#s%d", max(failed, 0))} {
+				var png []byte
+				b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+					{Name: "prefers-color-scheme", Value: scheme},
+				}), chromedp.EmulateViewport(width, 900), chromedp.Navigate("file://"+file+"?"+scheme+hash),
+					chromedp.WaitVisible(map[bool]string{true: "#runs", false: ".topo"}[hash == ""]),
+					chromedp.Evaluate(`new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`,
+						nil, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }),
+					chromedp.CaptureScreenshot(&png))
+				out := filepath.Join(*pictures, fmt.Sprintf("%s-%s-%d.png", name, scheme, width))
+				if err := os.WriteFile(out, png, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	b.quiet()
+}
