@@ -146,3 +146,16 @@ func (c *Cluster) Retire(ctx context.Context, node string) error {
 	}
 	return nil
 }
+
+// Configure puts a network configuration into etcd, in place of the one that is there.
+func (c *Cluster) Configure(ctx context.Context, config string) error {
+	client, err := c.store.Client(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if _, err := client.Put(ctx, c.EtcdPrefix()+"/config", config); err != nil {
+		return fmt.Errorf("put the network configuration: %w", err)
+	}
+	return nil
+}

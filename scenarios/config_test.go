@@ -66,9 +66,11 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 		Label("issue:flannel-716"), suite.Red("no-clean-up-at-start"), func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})
 			before := dataPlanes(c)
-			suite.Inject(ctx, c, fault.ConfigChanged{
-				Config: `{"Network":"172.20.0.0/16","SubnetLen":24,"Backend":{"Type":"vxlan","VNI":1,"Port":8472}}`,
-			})
+			waiveMoved(c)
+			suite.Step(c, "the network configuration names another network")
+			Expect(c.Configure(ctx,
+				`{"Network":"172.20.0.0/16","SubnetLen":24,"Backend":{"Type":"vxlan","VNI":1,"Port":8472}}`)).
+				To(Succeed())
 			talkFor(ctx, c, 100)
 			Expect(dataPlanes(c)).To(Equal(before), "the data plane changed before any restart")
 			expectNothingLost(ctx, c)

@@ -29,6 +29,14 @@ func holder(ctx context.Context, c *harness.Cluster, key string) (harness.Lease,
 	return harness.Lease{}, err
 }
 
+// waiveMoved lets pods of a node that has moved to another subnet keep the addresses of the old one.
+func waiveMoved(c *harness.Cluster) {
+	GinkgoHelper()
+	const why = "pods that were there before the node moved keep their addresses, which are another node's now"
+	suite.Waive(c, "pod-address-in-lease", why)
+	suite.Waive(c, "cni0-equals-subnet", "the bridge changes with the next pod")
+}
+
 var _ = Describe("lease", Label("kind:lease"), func() {
 	It("of another is never disturbed by a late renewal", Label("issue:flannel-1343"),
 		suite.Red("renew-unconditionally"), func(ctx SpecContext) {
@@ -38,6 +46,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			suite.Inject(ctx, c, fault.AgentPause{Node: "node01"},
 				fault.LeaseExpire{Node: "node01", Within: 10 * time.Second},
 				fault.SubnetTaken{From: "node01", By: "node05"})
+			waiveMoved(c)
 			suite.Heal(ctx, c)
 			Eventually(ctx, func() (string, error) { return c.SubnetOf("node01") }).WithTimeout(5 * time.Second).
 				ShouldNot(Equal(given))
@@ -58,6 +67,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			suite.Inject(ctx, c, fault.AgentStop{Node: "node01"},
 				fault.LeaseExpire{Node: "node01", Within: 10 * time.Second},
 				fault.SubnetTaken{From: "node01", By: "node05"})
+			waiveMoved(c)
 			suite.Heal(ctx, c)
 			var moved string
 			Eventually(ctx, func(g Gomega) {
@@ -102,7 +112,9 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			agent, err := c.Agent("node01")
 			Expect(err).NotTo(HaveOccurred())
 			suite.Inject(ctx, c, fault.EtcdPause{})
-			talkFor(ctx, c, 200) // longer than the time between two renewals
+			suite.Step(c, "a renewal fails")
+			Eventually(ctx, func() []string { return agent.Tail(20) }).WithPolling(10 * time.Millisecond).
+				WithTimeout(ttl).Should(ContainElement(ContainSubstring("etcd does not answer")))
 			suite.Heal(ctx, c)
 			Eventually(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).
 				Should(HaveEach(HaveField("TTL", BeNumerically(">=", ttl/2))))

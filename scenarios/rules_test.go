@@ -58,15 +58,31 @@ func outside(c *harness.Cluster) string {
 }
 
 var _ = Describe("rules", Label("kind:rules"), func() {
-	It("that drop forwarding before the agent starts are passed through", Label("issue:flannel-699"),
-		suite.Red("no-forward-rules"), func(ctx SpecContext) {
+	DescribeTable("that drop forwarding before the agent starts are passed through",
+		suite.Red("no-forward-rules"), func(ctx SpecContext, what fault.Tampering) {
 			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}})
-			suite.Inject(ctx, c, fault.Tamper{Node: "node05", What: fault.ForwardDrop})
+			suite.Inject(ctx, c, fault.Tamper{Node: "node05", What: what})
 			suite.Step(c, "node05 joins")
 			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			expectFreshPods(ctx, c, "fresh")
 			expectNothingLost(ctx, c)
+		},
+		Entry("policy DROP", SpecTimeout(time.Minute), Label("issue:flannel-699"), fault.ForwardDrop),
+		Entry("a catch-all REJECT", SpecTimeout(time.Minute), Label("issue:flannel-1172"), fault.ForwardReject),
+	)
+
+	It("with a catch-all REJECT put in front while running are passed through", Label("issue:flannel-934"),
+		suite.Red("deaf"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{})
+			suite.Inject(ctx, c, fault.Tamper{Node: "node02", What: fault.ForwardReject})
+			at := time.Now()
+			talkFor(ctx, c, 100)
+			recovery, ok := c.Mesh().Report().Recovery(at)
+			Expect(ok).To(BeTrue(), "a pair still does not answer")
+			Expect(recovery).To(BeNumerically("<", time.Second))
+			expectFreshPods(ctx, c, "fresh")
+			expectNothingLostBut(ctx, c, "node02")
 		}, SpecTimeout(time.Minute))
 
 	It("flushed are back, and pods still reach the outside masqueraded", Label("issue:flannel-1834"),

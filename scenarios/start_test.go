@@ -126,6 +126,10 @@ var _ = Describe("agent at start", Label("kind:start"), func() {
 				Expect(c.Reboot(ctx, n)).To(Succeed())
 			}
 			startAll(ctx, c)
+			suite.Step(c, "the container runtimes say which pods there are: none")
+			for _, n := range c.Nodes() {
+				Expect(c.CollectGarbage(ctx, n)).To(Succeed())
+			}
 			Expect(subnets(c)).To(Equal(before))
 			for n, mac := range macs {
 				Expect(macOf(c, n)).To(Equal(mac), n)

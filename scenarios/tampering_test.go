@@ -58,6 +58,28 @@ var _ = Describe("tampering", Label("kind:data-plane"), func() {
 })
 
 var _ = Describe("uplink", Label("kind:data-plane"), func() {
+	DescribeTable("that goes and comes back carries the overlay again, without a restart", suite.Red("deaf"),
+		func(ctx SpecContext, gone fault.Fault) {
+			c := running(ctx, harness.Options{})
+			before, err := c.DataPlane("node02")
+			Expect(err).NotTo(HaveOccurred())
+			suite.Inject(ctx, c, gone)
+			talkFor(ctx, c, 30)
+			at := suite.Heal(ctx, c)
+			Eventually(ctx, func() ([]string, error) { return c.DataPlane("node02") }).
+				WithTimeout(3 * time.Second).WithPolling(5 * time.Millisecond).Should(Equal(before))
+			talkFor(ctx, c, 200)
+			recovery, ok := c.Mesh().Report().Recovery(at)
+			Expect(ok).To(BeTrue(), "a pair still does not answer")
+			Expect(recovery).To(BeNumerically("<", 2*time.Second))
+			expectFreshPods(ctx, c, "fresh")
+			expectNothingLostBut(ctx, c, "node02")
+		},
+		Entry("down and up", SpecTimeout(time.Minute), Label("issue:flannel-1759"), fault.UplinkDown{Node: "node02"}),
+		Entry("replaced by another", SpecTimeout(time.Minute), Label("issue:flannel-877"),
+			fault.UplinkReplaced{Node: "node02"}),
+	)
+
 	It("with another address is told to the peers, without a restart", suite.Red("deaf"), func(ctx SpecContext) {
 		c := running(ctx, harness.Options{})
 		subnet, err := c.SubnetOf("node02")

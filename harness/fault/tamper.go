@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -161,6 +162,13 @@ func each[T any](all []T, err error) func(do func(T) error) error {
 	}
 }
 
+// needsDevice reports whether it is about the overlay's device, which is not there before an agent was.
+func (t Tampering) needsDevice() bool {
+	return !slices.Contains([]string{
+		ForwardDrop.name, ForwardReject.name, RulesFlushed.name, ForwardingOff.name,
+	}, t.name)
+}
+
 // Name implements Fault.
 func (f Tamper) Name() string { return f.What.name + " on " + f.Node }
 
@@ -182,7 +190,8 @@ func (f Tamper) Inject(_ context.Context, w World) error {
 		return undo()
 	})
 	link, err := machine.Netlink().LinkByName(w.Device())
-	if err == nil {
+	if err == nil || !f.What.needsDevice() {
+		err = nil
 		var back func() error
 		if back, err = f.What.do(machine, link); back != nil {
 			undo = back

@@ -1,0 +1,138 @@
+package scenarios
+
+// etcd is there and does not do what it should: members are lost, writes are refused, a certificate is no good, a
+// connection goes silent. Right: the data plane is kept, what fails is tried again, and nothing has to be restarted
+// (flannel#1240, #904, #829, #1133; microk8s#2297).
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/suite"
+)
+
+// keepsWorking breaks etcd for longer than a lease lives, heals it, and has a node join.
+func keepsWorking(ctx context.Context, c *harness.Cluster, broken fault.Fault) {
+	GinkgoHelper()
+	before := subnets(c, "node01", "node02", "node03", "node04")
+	pids := map[string]int{}
+	for _, n := range []string{"node01", "node02", "node03", "node04"} {
+		agent, err := c.Agent(n)
+		Expect(err).NotTo(HaveOccurred())
+		pids[n] = agent.Pid()
+	}
+	suite.Inject(ctx, c, broken)
+	talkFor(ctx, c, 300)
+	suite.Heal(ctx, c)
+	Eventually(ctx, func() []string { return leasesOf(ctx, c, "node01", "node02", "node03", "node04") }).
+		WithTimeout(10 * time.Second).Should(Equal(before))
+	suite.Step(c, "node05 joins")
+	Expect(c.StartAgent(ctx, "node05")).To(Succeed())
+	Expect(c.WaitConverged(ctx)).To(Succeed())
+	for n, pid := range pids {
+		agent, err := c.Agent(n)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(agent.Running()).To(BeTrue(), "the agent on %s has ended", n)
+		Expect(agent.Pid()).To(Equal(pid), "the agent on %s was restarted", n)
+	}
+	expectFreshPods(ctx, c, "fresh")
+	expectNothingLost(ctx, c)
+}
+
+var _ = Describe("etcd", Label("kind:survival"), func() {
+	DescribeTable("that fails for longer than a lease lives costs no packet and no restart",
+		suite.Red("exit-on-revoked", "renewal-gives-up"),
+		func(ctx SpecContext, tls bool, broken fault.Fault) {
+			if tls {
+				needs(driver.FeatureLeaseTTL)
+			}
+			c := running(ctx, harness.Options{
+				Nodes: 5, Idle: []string{"node05"}, LeaseTTL: 2 * time.Second, EtcdTLS: tls,
+			})
+			keepsWorking(ctx, c, broken)
+		},
+		Entry("by refusing writes for want of space", SpecTimeout(time.Minute),
+			Label("issue:flannel-1240", "fault:etcd-no-space"), false, fault.EtcdNoSpace{}),
+		Entry("by refusing the agents' writes", SpecTimeout(time.Minute),
+			Label("issue:microk8s-2297", "fault:etcd-write-removed"), true, fault.EtcdPermissionRemoved{KeepRead: true}),
+		Entry("by refusing the agents altogether", SpecTimeout(time.Minute),
+			Label("issue:flannel-904", "fault:etcd-permission-removed"), true, fault.EtcdPermissionRemoved{}),
+		Entry("by an expired certificate", SpecTimeout(time.Minute),
+			Label("issue:flannel-1133", "fault:etcd-cert-expired"), true, fault.EtcdCertExpired{}),
+		Entry("by a certificate of an authority nobody trusts", SpecTimeout(time.Minute),
+			Label("issue:flannel-1133", "fault:etcd-cert-replaced"), true, fault.EtcdCertReplaced{}),
+	)
+
+	It("takes an agent back whose certificate was renewed on disk, without a restart",
+		Label("issue:flannel-829", "fault:client-cert-expired"), suite.Red("certificates-once"),
+		func(ctx SpecContext) {
+			c := running(ctx, harness.Options{LeaseTTL: 2 * time.Second, EtcdTLS: true})
+			before := subnets(c)
+			suite.Inject(ctx, c, fault.ClientCertExpired{Node: "node02"})
+			suite.Step(c, "the agent on node02 is restarted, and finds the expired certificate")
+			agent, err := c.Agent("node02")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(agent.Terminate(ctx, 5*time.Second)).To(Succeed())
+			Expect(c.StartAgent(ctx, "node02")).To(Succeed())
+			agent, err = c.Agent("node02")
+			Expect(err).NotTo(HaveOccurred())
+			suite.Inject(ctx, c, fault.LeaseExpire{Node: "node02", Within: 10 * time.Second})
+			suite.Heal(ctx, c)
+			Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10 * time.Second).
+				Should(Equal(before))
+			again, err := c.Agent("node02")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(again.Pid()).To(Equal(agent.Pid()), "the agent was restarted")
+			expectNothingLost(ctx, c)
+		}, SpecTimeout(time.Minute))
+
+	It("of three members loses its leader, then its quorum", Label("fault:etcd-member-loss", "fault:etcd-quorum-loss"),
+		suite.Red("first-endpoint-only", "exit-on-revoked"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{
+				Nodes: 6, Idle: []string{"node05", "node06"}, EtcdMembers: 3, LeaseTTL: 2 * time.Second,
+			})
+			four := []string{"node01", "node02", "node03", "node04"}
+			before := subnets(c, four...)
+			suite.Inject(ctx, c, fault.EtcdMemberLost{})
+			suite.Step(c, "node05 joins, with two members")
+			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
+			Expect(c.WaitConverged(ctx)).To(Succeed())
+			suite.Heal(ctx, c)
+			suite.Inject(ctx, c, fault.EtcdQuorumLost{})
+			talkFor(ctx, c, 300)
+			suite.Step(c, "pods are made while etcd has no quorum")
+			expectFreshPods(ctx, c, "no-quorum")
+			suite.Heal(ctx, c)
+			Eventually(ctx, func() []string { return leasesOf(ctx, c, four...) }).WithTimeout(10 * time.Second).
+				Should(Equal(before))
+			suite.Step(c, "node06 joins")
+			Expect(c.StartAgent(ctx, "node06")).To(Succeed())
+			Expect(c.WaitConverged(ctx)).To(Succeed())
+			expectNothingLost(ctx, c)
+		}, SpecTimeout(time.Minute))
+
+	It("whose connection to a node goes silent is noticed, and another joins", Label("fault:etcd-black-hole"),
+		suite.Red("watch-not-relisted"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}})
+			suite.Inject(ctx, c, fault.EtcdBlackHole{Node: "node01"})
+			agent, err := c.Agent("node01")
+			Expect(err).NotTo(HaveOccurred())
+			at := time.Now()
+			if isOurs() {
+				Eventually(ctx, func() []string { return agent.Tail(20) }).WithTimeout(5 * time.Second).
+					Should(ContainElement(ContainSubstring("etcd does not answer")))
+				c.Figure("silence noticed after", time.Since(at).Seconds(), "s")
+			}
+			suite.Step(c, "node05 joins, and node01 cannot hear of it")
+			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
+			suite.Heal(ctx, c)
+			Expect(c.WaitConverged(ctx)).To(Succeed())
+			expectNothingLost(ctx, c)
+		}, SpecTimeout(time.Minute))
+})
