@@ -118,6 +118,21 @@ func visible(selector string) chromedp.Action {
 		chromedp.WithPollingInterval(20*time.Millisecond))
 }
 
+// click, enter and key act as a person at the page would.
+func click(selector string) chromedp.Action {
+	return chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).click()", selector), nil)
+}
+
+func enter(selector, text string) chromedp.Action {
+	return chromedp.Evaluate(fmt.Sprintf(`{ const e = document.querySelector(%q); e.value = %q; `+
+		`e.dispatchEvent(new Event("input")); }`, selector, text), nil)
+}
+
+func key(selector, name string) chromedp.Action {
+	return chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).dispatchEvent(new KeyboardEvent(\"keydown\", "+
+		"{key: %q, bubbles: true}))", selector, name), nil)
+}
+
 func (b *browser) quiet() {
 	b.tb.Helper()
 	b.mu.Lock()
@@ -146,15 +161,15 @@ func TestInABrowser(t *testing.T) {
 		t.Errorf("a %s scenario comes first", first)
 	}
 	shown := `[...document.querySelectorAll("#runs tbody tr")].filter(r => r.offsetParent).length`
-	b.do(chromedp.Click("button.state.failed"))
+	b.do(click("button.state.failed"))
 	if n := eval[int](b, shown); n != 2 {
 		t.Errorf("%d failed scenarios are shown", n)
 	}
-	b.do(chromedp.Click("button.state.failed"), chromedp.SendKeys("#search", "synthetic-013"))
+	b.do(click("button.state.failed"), enter("#search", "synthetic-013"))
 	if n := eval[int](b, shown); n != 1 {
 		t.Errorf("%d scenarios match", n)
 	}
-	b.do(chromedp.Click("#r13 a"), visible("#sentence"))
+	b.do(click("#r13 a"), visible("#sentence"))
 	if said := eval[string](b, `document.querySelector("#sentence").textContent`); !strings.Contains(said,
 		"reply lost on node04 at flannel.1: neighbour 172.16.1.0 is INCOMPLETE") {
 		t.Errorf("it says %q", said)
@@ -177,8 +192,8 @@ func TestInABrowser(t *testing.T) {
 	if n := eval[int](b, `document.querySelectorAll(".plot canvas").length`); n != 13 {
 		t.Errorf("%d charts for 12 pairs and the lanes", n)
 	}
-	b.do(chromedp.Focus(".plot"), chromedp.KeyEvent("+"), chromedp.KeyEvent("0"))
-	b.do(chromedp.Click("#theme"), chromedp.KeyEvent("]"), chromedp.KeyEvent("\x1b"), visible("#runs"))
+	b.do(key(".plot", "+"), key(".plot", "0"))
+	b.do(click("#theme"), key("body", "]"), key("body", "Escape"), visible("#runs"))
 	b.quiet()
 }
 
