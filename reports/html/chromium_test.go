@@ -112,6 +112,27 @@ func eval[T any](b *browser, expression string) T {
 	return value
 }
 
+// visible waits until an element is drawn.
+func visible(selector string) chromedp.Action {
+	return chromedp.Poll(fmt.Sprintf("document.querySelector(%q)?.getClientRects().length > 0", selector), nil,
+		chromedp.WithPollingInterval(20*time.Millisecond))
+}
+
+// click, enter and key act as a person at the page would.
+func click(selector string) chromedp.Action {
+	return chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).click()", selector), nil)
+}
+
+func enter(selector, text string) chromedp.Action {
+	return chromedp.Evaluate(fmt.Sprintf(`{ const e = document.querySelector(%q); e.value = %q; `+
+		`e.dispatchEvent(new Event("input")); }`, selector, text), nil)
+}
+
+func key(selector, name string) chromedp.Action {
+	return chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).dispatchEvent(new KeyboardEvent(\"keydown\", "+
+		"{key: %q, bubbles: true}))", selector, name), nil)
+}
+
 func (b *browser) quiet() {
 	b.tb.Helper()
 	b.mu.Lock()
@@ -139,16 +160,16 @@ func TestInABrowser(t *testing.T) {
 	if first := eval[string](b, `document.querySelector("#runs tbody tr").dataset.state`); first != "failed" {
 		t.Errorf("a %s scenario comes first", first)
 	}
-	visible := `[...document.querySelectorAll("#runs tbody tr")].filter(r => r.offsetParent).length`
-	b.do(chromedp.Click("button.state.failed"))
-	if n := eval[int](b, visible); n != 2 {
+	shown := `[...document.querySelectorAll("#runs tbody tr")].filter(r => r.offsetParent).length`
+	b.do(click("button.state.failed"))
+	if n := eval[int](b, shown); n != 2 {
 		t.Errorf("%d failed scenarios are shown", n)
 	}
-	b.do(chromedp.Click("button.state.failed"), chromedp.SendKeys("#search", "synthetic-013"))
-	if n := eval[int](b, visible); n != 1 {
+	b.do(click("button.state.failed"), enter("#search", "synthetic-013"))
+	if n := eval[int](b, shown); n != 1 {
 		t.Errorf("%d scenarios match", n)
 	}
-	b.do(chromedp.Click("#r13 a"), chromedp.WaitVisible("#sentence"))
+	b.do(click("#r13 a"), visible("#sentence"))
 	if said := eval[string](b, `document.querySelector("#sentence").textContent`); !strings.Contains(said,
 		"reply lost on node04 at flannel.1: neighbour 172.16.1.0 is INCOMPLETE") {
 		t.Errorf("it says %q", said)
@@ -171,15 +192,15 @@ func TestInABrowser(t *testing.T) {
 	if n := eval[int](b, `document.querySelectorAll(".plot canvas").length`); n != 13 {
 		t.Errorf("%d charts for 12 pairs and the lanes", n)
 	}
-	b.do(chromedp.Focus(".plot"), chromedp.KeyEvent("+"), chromedp.KeyEvent("0"))
-	b.do(chromedp.Click("#theme"), chromedp.KeyEvent("]"), chromedp.KeyEvent("\x1b"), chromedp.WaitVisible("#runs"))
+	b.do(key(".plot", "+"), key(".plot", "0"))
+	b.do(click("#theme"), key("body", "]"), key("body", "Escape"), visible("#runs"))
 	b.quiet()
 }
 
 // The time under the cursor is the same in the timeline, the topology and the output.
 func TestOneCursorForAll(t *testing.T) {
 	b := open(t, page(t, load(t, synthetic(t, 4, 5, 50)))+"#s3")
-	b.do(chromedp.WaitVisible(".topo"))
+	b.do(visible(".topo"))
 	losing := `document.querySelectorAll(".topo .link.bad").length`
 	b.do(chromedp.Poll(losing+` === 1`, nil)) // in the middle of the outage
 	b.do(chromedp.Evaluate(`document.querySelector(".plot").dispatchEvent(new KeyboardEvent("keydown", {key: "Home"}))`, nil))
@@ -197,7 +218,7 @@ func TestSixtyScenariosOpenInASecond(t *testing.T) {
 	file := page(t, load(t, synthetic(t, 60, 10, 200)))
 	b := open(t, "")
 	b.do(performance.Enable().WithTimeDomain(performance.EnableTimeDomainThreadTicks), chromedp.Navigate("file://"+file),
-		chromedp.WaitVisible("#runs"))
+		visible("#runs"))
 	var took float64
 	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
 		metrics, err := performance.GetMetrics().Do(ctx)
@@ -249,7 +270,7 @@ func TestPictures(t *testing.T) {
 				b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
 					{Name: "prefers-color-scheme", Value: scheme},
 				}), chromedp.EmulateViewport(width, 900), chromedp.Navigate("file://"+file+"?"+scheme+hash),
-					chromedp.WaitVisible(map[bool]string{true: "#runs", false: ".topo"}[hash == ""]),
+					visible(map[bool]string{true: "#runs", false: ".topo"}[hash == ""]),
 					chromedp.Evaluate(`new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`,
 						nil, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }),
 					chromedp.CaptureScreenshot(&png))

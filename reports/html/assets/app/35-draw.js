@@ -127,7 +127,7 @@ N.drawRibbon = (u, p, top) => {
     ctx.fillStyle = color;
     for (let i = 0; i < at.length; i++) {
       if (at[i] + long[i] < min || at[i] > max || !draws(i)) continue;
-      const x0 = u.valToPos(at[i], "x", true), x1 = u.valToPos(at[i] + long[i], "x", true), h = values(i);
+      const x0 = Math.floor(u.valToPos(at[i], "x", true)), x1 = Math.ceil(u.valToPos(at[i] + long[i], "x", true)), h = values(i);
       if (color === colors.mean) ctx.fillRect(x0, bottom - h, x1 - x0 + 0.5, Math.max(1.5 * r, 1));
       else ctx.fillRect(x0, bottom - h, Math.max(x1 - x0, r) + 0.3, h);
     }

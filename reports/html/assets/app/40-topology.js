@@ -65,7 +65,7 @@ N.topology = (view, c, s) => {
       if (b.pod) { const here = t >= b.pod.from && (!b.pod.to || t < b.pod.to); b.e.style.opacity = b.label.style.opacity = here ? 1 : 0.25; continue; }
       const runs = N.runsAt(c, b.name, t);
       b.e.setAttribute("class", "box" + (runs === false ? " down" : "") + (broken.some(f => f.includes(b.name)) ? " hit" : ""));
-      b.sub.textContent = b.addr + (runs === false ? (b.name === "etcd" ? " · not running" : " · no agent") : "");
+      b.sub.textContent = runs === false ? (b.name === "etcd" ? "not running" : "no agent") : b.addr;
     }
     let losing = 0, silent = 0;
     for (const { p, e } of arcs) {
