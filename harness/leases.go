@@ -147,8 +147,13 @@ func (c *Cluster) Retire(ctx context.Context, node string) error {
 	return nil
 }
 
-// Configure puts a network configuration into etcd, in place of the one that is there.
+// Configure puts a network configuration into etcd, in place of the one that is there. From then on the cluster
+// takes its network for what the overlay should use.
 func (c *Cluster) Configure(ctx context.Context, config string) error {
+	var wanted struct{ Network netip.Prefix }
+	if err := json.Unmarshal([]byte(config), &wanted); err != nil {
+		return fmt.Errorf("the network configuration is not the JSON expected: %w", err)
+	}
 	client, err := c.store.Client(ctx)
 	if err != nil {
 		return err
@@ -157,5 +162,6 @@ func (c *Cluster) Configure(ctx context.Context, config string) error {
 	if _, err := client.Put(ctx, c.EtcdPrefix()+"/config", config); err != nil {
 		return fmt.Errorf("put the network configuration: %w", err)
 	}
+	c.opts.Network = wanted.Network
 	return nil
 }
