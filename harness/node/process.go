@@ -164,8 +164,8 @@ func (p *Process) Command() Command { return p.command }
 // Pid returns the process id, as seen in the sandbox.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// CPU returns the processor time that the process has used so far, with a resolution of 10 ms (proc(5), fields
-// 14 and 15 of stat); 0 when it has ended.
+// CPU returns the processor time that the process has used so far, with a resolution of 10 ms (proc(5),
+// fields 14 and 15 of stat); 0 when it has ended.
 func (p *Process) CPU() time.Duration {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid()))
 	if err != nil {
@@ -183,8 +183,8 @@ func (p *Process) CPU() time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// Ready is closed when the process has said that it is ready (sd_notify(3), READY=1). One that was not started
-// with Command.Notify, or does not speak that protocol, never does.
+// Ready is closed when the process has said that it is ready (sd_notify(3), READY=1). One that was not
+// started with Command.Notify, or does not speak that protocol, never does.
 func (p *Process) Ready() <-chan struct{} { return p.ready }
 
 // Exited is closed when the process has ended and its output has been read.
@@ -227,7 +227,8 @@ func (p *Process) Tail(n int) []string {
 	return append([]string(nil), p.tail[max(0, len(p.tail)-n):]...)
 }
 
-// Told reports whether the harness has told the process to end (SIGTERM, SIGKILL): if not, it ends by itself.
+// Told reports whether the harness has told the process to end (SIGTERM, SIGKILL): if not, it ends by
+// itself.
 func (p *Process) Told() bool { return p.ended.Load() }
 
 // Signal sends a signal to the process and its children. A process that has ended is not an error.
