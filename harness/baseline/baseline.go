@@ -88,8 +88,8 @@ func Read(path string) (Baseline, error) {
 }
 
 // header explains a file to who opens it.
-const header = `# Scenarios that this version of the agent is known to fail, as measured. A run compares itself with
-# them, and only what changed counts. Written by: nemesh baseline
+const header = `# Scenarios that this version of the agent is known to fail, as measured. A run compares
+# itself with them, and only what changed counts. Written by: nemesh baseline
 `
 
 // YAML renders a file.

@@ -162,7 +162,7 @@ func TestBaselinesThatAreWrong(t *testing.T) {
 		"agent: a\nversion: v\ncolour: red":    "colour",
 		"agent: a":                             "agent and version are needed",
 		"agent: a\nversion: v\nfailures: [{}]": "failure 1 needs a scenario and a symptom",
-		"agent: a\nversion: v\nfailures: [{scenario: s, symptom: y, verdict: maybe}]":            `verdict "maybe"`,
+		"agent: a\nversion: v\nfailures: [{scenario: s, symptom: y, verdict: no}]":               `verdict "no"`,
 		"agent: a\nversion: v\nfailures: [{scenario: s, symptom: y}, {scenario: s, symptom: y}]": "there twice",
 	} {
 		if _, err := baseline.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -151,10 +151,12 @@ func (f *fake) makeDevice() error {
 	if f.uplink, err = netlink.LinkByName(f.iface); err != nil {
 		return err
 	}
-	addrs, err := netlink.AddrList(
-		f.uplink,
-		netlink.FAMILY_V4,
-	) //nolint:forbidigo // one address, nobody else about
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer handle.Close()
+	addrs, err := handle.AddrList(f.uplink, netlink.FAMILY_V4)
 	if err != nil || len(addrs) == 0 {
 		return errors.Join(err, fmt.Errorf("%s has no address", f.iface))
 	}

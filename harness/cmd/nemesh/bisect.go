@@ -29,10 +29,10 @@ func bisectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bisect --scenario S --good VERSION --bad VERSION --agents DIR",
 		Short: "Find the version of an agent at which a scenario changes its verdict",
-		Long: `Find the first binary, in the order of the versions in their names, at which a scenario changes its
-verdict, with as few runs as a binary search needs. The good and the bad one are taken at your word; either may be
-the older. A version that gives no verdict is passed over.`,
-		Example: `  nemesh bisect --scenario 'flannel-636 loses nothing' --bad 0.8.0 --good 0.28.9 --agents /opt/f`,
+		Long: `Find the first binary, in the order of the versions in their names, at which a scenario changes
+its verdict, with as few runs as a binary search needs. The good and the bad one are taken at
+your word; either may be the older. A version that gives no verdict is passed over.`,
+		Example: `  nemesh bisect --scenario 'flannel-636 loses' --bad 0.8.0 --good 0.28.9 --agents /opt/f`,
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return o.run() },
 	}
