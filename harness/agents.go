@@ -36,8 +36,8 @@ func (c *Cluster) spec(n *Node) driver.Spec {
 	return s
 }
 
-// RunAgent runs the agent's program on a node with more arguments, beside or instead of the agent, and waits for
-// its end.
+// RunAgent runs the agent's program on a node with more arguments, beside or instead of the agent, and waits
+// for its end.
 func (c *Cluster) RunAgent(ctx context.Context, name string, args ...string) (*node.Process, error) {
 	n, err := c.Node(name)
 	if err != nil {
@@ -90,7 +90,8 @@ func (c *Cluster) launchAgent(
 	return n.agent, nil
 }
 
-// restartAfter is how long a supervisor waits before it starts an agent again: systemd's default (RestartSec).
+// restartAfter is how long a supervisor waits before it starts an agent again: systemd's default
+// (RestartSec).
 const restartAfter = 100 * time.Millisecond
 
 // supervise starts an agent again that ends without being told to, as often as it does.
@@ -155,7 +156,8 @@ func (c *Cluster) StartAgentAs(
 			return nil
 		case err == nil:
 			return nil
-		case agent == nil || agent.Running() || !driver.Supervised(n.driver) || again == firstStarts || ctx.Err() != nil:
+		case agent == nil || agent.Running() || !driver.Supervised(n.driver),
+			again == firstStarts || ctx.Err() != nil:
 			return err
 		}
 		c.Step("the agent on " + name + " ended before it was ready; its supervisor starts it again")
@@ -163,7 +165,8 @@ func (c *Cluster) StartAgentAs(
 	}
 }
 
-// firstStarts is how often a supervised agent that ends before it was ready is started again; then it is broken.
+// firstStarts is how often a supervised agent that ends before it was ready is started again; then it is
+// broken.
 const firstStarts = 3
 
 // startOnce starts a node's agent and waits until it is ready. The agent is nil where it could not be started.
@@ -196,8 +199,8 @@ func (c *Cluster) startOnce(
 	return agent, nil
 }
 
-// hint adds to the failure of a start what may explain it: that the agent has left for the background, or has written
-// a subnet file elsewhere. It is nil if there is nothing to say.
+// hint adds to the failure of a start what may explain it: that the agent has left for the background, or
+// has written a subnet file elsewhere. It is nil if there is nothing to say.
 func hint(agent *node.Process, n *Node, began time.Time) error {
 	if !agent.Running() {
 		if agent.ExitErr() == nil {
@@ -224,7 +227,10 @@ func hint(agent *node.Process, n *Node, began time.Time) error {
 			return nil
 		})
 		if err == nil && found != "" {
-			return fmt.Errorf("it has written %s, though: if that is its subnet file, tell the driver (subnet_file)", found)
+			return fmt.Errorf(
+				"it has written %s, though: if that is its subnet file, tell the driver (subnet_file)",
+				found,
+			)
 		}
 	}
 	return nil
@@ -318,8 +324,8 @@ func (c *Cluster) WaitConverged(ctx context.Context) error {
 	return all.Wait()
 }
 
-// knows reports whether a node's device has a forwarding entry for each other node; without such a device, as
-// with host-gw, whether it has a route through each.
+// knows reports whether a node's device has a forwarding entry for each other node; without such a device,
+// as with host-gw, whether it has a route through each.
 func (c *Cluster) knows(n *Node, all []*Node) (bool, error) {
 	there := map[string]bool{}
 	what := "forwarding entry for"
@@ -353,8 +359,8 @@ func (c *Cluster) knows(n *Node, all []*Node) (bool, error) {
 	return true, nil
 }
 
-// KnowsOnly reports, as an error, where the first of the named nodes has more or fewer forwarding entries than
-// for the others.
+// KnowsOnly reports, as an error, where the first of the named nodes has more or fewer forwarding entries
+// than for the others.
 func (c *Cluster) KnowsOnly(names ...string) error {
 	var nodes []*Node
 	for _, name := range names {

@@ -140,8 +140,11 @@ func diskFull() error {
 	if err := unix.Statfs(sandbox.Dir, &fs); err != nil || fs.Bavail*uint64(fs.Bsize) > little {
 		return nil
 	}
-	return fmt.Errorf("the sandbox's /run is full (%d MiB): give it more with %s=1g, or the machine more memory",
-		fs.Blocks*uint64(fs.Bsize)>>20, sandbox.SizeEnv)
+	return fmt.Errorf(
+		"the sandbox's /run is full (%d MiB): give it more with %s=1g, or the machine more memory",
+		fs.Blocks*uint64(fs.Bsize)>>20,
+		sandbox.SizeEnv,
+	)
 }
 
 // check reports what keeps the described cluster from being built, binaries included.
@@ -156,13 +159,19 @@ func (o Options) check() error {
 	for name, d := range o.AgentOf {
 		errs = append(errs, d.Check())
 		if p := driver.PrefixOf(d); p != driver.PrefixOf(o.Agent) {
-			errs = append(errs, fmt.Errorf("%s on %s keeps its keys at %s and %s at %s: they would not find each other",
-				d.Name(), name, p, o.Agent.Name(), driver.PrefixOf(o.Agent)))
+			errs = append(
+				errs,
+				fmt.Errorf("%s on %s keeps its keys at %s and %s at %s: they would not find each other",
+					d.Name(), name, p, o.Agent.Name(), driver.PrefixOf(o.Agent)),
+			)
 		}
 	}
 	if o.v2() && o.EtcdBinary == "" {
-		errs = append(errs, fmt.Errorf("%s speaks etcd's v2 API, which the etcd that is built in does not have: bring an "+
-			"etcd 3.4 or 3.5 (--etcd-bin, or %s)", o.Agent.Name(), EtcdBinaryEnv))
+		errs = append(
+			errs,
+			fmt.Errorf("%s speaks etcd's v2 API, which the etcd that is built in does not have: bring an "+
+				"etcd 3.4 or 3.5 (--etcd-bin, or %s)", o.Agent.Name(), EtcdBinaryEnv),
+		)
 	}
 	return errors.Join(errs...)
 }

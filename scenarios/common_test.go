@@ -25,7 +25,11 @@ func addPods(ctx context.Context, c *harness.Cluster, name string, nodes ...stri
 	GinkgoHelper()
 	var pods []*pod.Pod
 	if len(nodes) == 0 {
-		nodes = c.Nodes()
+		for _, n := range c.Nodes() {
+			if _, err := c.Agent(n); err == nil { // others have never had a subnet
+				nodes = append(nodes, n)
+			}
+		}
 	}
 	for _, n := range nodes {
 		p, err := c.AddPod(ctx, n, fmt.Sprintf("%s-%s", n, name))

@@ -36,8 +36,8 @@ func TestScenarios(t *testing.T) {
 	RunSpecs(t, "scenarios")
 }
 
-// ours is the overlay under test: this repository's, unless NEMESH_AGENT names another. With defects it is always
-// this repository's, in the build that has them.
+// ours is the overlay under test: this repository's, unless NEMESH_AGENT names another. With defects it is
+// always this repository's, in the build that has them.
 func ours(defects ...string) driver.Driver {
 	GinkgoHelper()
 	bin := os.Getenv(build.Env)

@@ -1,8 +1,8 @@
 package scenarios
 
 // What an overlay owes its pods while its control plane comes and goes: each is reported of flannel
-// somewhere,
-// and each is a row of the promises in overlay/README.md. A mesh goes on through every one of them.
+// somewhere, and each is a row of the promises in overlay/README.md. A mesh goes on through every one of
+// them.
 
 import (
 	"context"
@@ -73,7 +73,8 @@ func leasesOf(ctx context.Context, c *harness.Cluster, nodes ...string) []string
 	return all
 }
 
-// expectFreshPods makes a pod on every node, or on those that are named, and states that each reaches all others.
+// expectFreshPods makes a pod on every node, or on those that are named, and states that each reaches all
+// others.
 func expectFreshPods(ctx context.Context, c *harness.Cluster, name string, nodes ...string) {
 	GinkgoHelper()
 	suite.Step(c, "a pod is made on every node")
@@ -131,7 +132,11 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 		expectFreshPods(ctx, c, "fresh")
 		_, err := c.HealOne(ctx, fault.EtcdStop{})
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10 * time.Second).Should(Equal(before))
+		Eventually(
+			ctx,
+			func() []string { return leasesOf(ctx, c) },
+		).WithTimeout(10 * time.Second).
+			Should(Equal(before))
 		expectNothingLost(ctx, c)
 	}, SpecTimeout(time.Minute))
 

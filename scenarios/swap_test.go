@@ -1,7 +1,7 @@
 package scenarios
 
-// One agent takes another's place on a running node, under a continuous mesh: flanneld is replaced by overlayd and
-// back. Right: the device, its MAC, the subnet and the pods are adopted, and nothing is lost.
+// One agent takes another's place on a running node, under a continuous mesh: flanneld is replaced by
+// overlayd and back. Right: the device, its MAC, the subnet and the pods are adopted, and nothing is lost.
 
 import (
 	"context"
@@ -45,7 +45,9 @@ var _ = Describe("swap", Label("kind:swap"), func() {
 			expectNothingLost(ctx, c)
 		}, SpecTimeout(time.Minute))
 
-	DescribeTable("between a real flanneld and overlayd, node by node and back, loses nothing", Label("agent:flannel"),
+	DescribeTable(
+		"between a real flanneld and overlayd, node by node and back, loses nothing",
+		Label("agent:flannel"),
 		func(ctx SpecContext, backend string) {
 			mine, theirs := bothAgents()
 			c := running(ctx, harness.Options{Agent: theirs, Backend: backend})
@@ -82,8 +84,11 @@ var _ = Describe("swap", Label("kind:swap"), func() {
 	DescribeTable("lets two nodes with flanneld and two with overlayd make one network", Label("agent:flannel"),
 		func(ctx SpecContext, backend string) {
 			mine, theirs := bothAgents()
-			c := running(ctx, harness.Options{Agent: mine, Backend: backend, Nodes: 6, Idle: []string{"node05", "node06"},
-				AgentOf: map[string]driver.Driver{"node03": theirs, "node04": theirs, "node06": theirs}})
+			c := running(
+				ctx,
+				harness.Options{Agent: mine, Backend: backend, Nodes: 6, Idle: []string{"node05", "node06"},
+					AgentOf: map[string]driver.Driver{"node03": theirs, "node04": theirs, "node06": theirs}},
+			)
 			expectOneFormat(ctx, c)
 			expectFreshPods(ctx, c, "fresh", "node01", "node02", "node03", "node04")
 
@@ -109,7 +114,8 @@ var _ = Describe("swap", Label("kind:swap"), func() {
 	)
 })
 
-// bothAgents returns our overlay and the real flanneld, or skips the running spec with a line where there is none.
+// bothAgents returns our overlay and the real flanneld, or skips the running spec with a line where there is
+// none.
 func bothAgents() (mine driver.Ours, theirs driver.Flannel) {
 	GinkgoHelper()
 	path := os.Getenv(flanneldEnv)

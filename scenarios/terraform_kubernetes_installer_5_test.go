@@ -39,8 +39,8 @@ var _ = Describe(
 			victim   = "node01"
 			leaseTTL = 2 * time.Second
 		)
-		// expired cuts the victim off until etcd has really expired its lease.
-		// Where the time to live cannot be chosen, the lease is revoked instead, which etcd's watchers cannot tell apart.
+		// expired cuts the victim off until etcd has really expired its lease. Where the time to live cannot be
+		// chosen, the lease is revoked instead, which etcd's watchers cannot tell apart.
 		expired := func(ctx context.Context, c *harness.Cluster) {
 			GinkgoHelper()
 			suite.Inject(ctx, c, fault.CutFromEtcd{Node: victim})

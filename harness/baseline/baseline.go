@@ -1,5 +1,6 @@
-// Package baseline keeps what is known to fail: a file for each agent and version with its failing scenarios, each
-// with the number of the issue and what is seen. A run is compared with it, so that only what has changed counts.
+// Package baseline keeps what is known to fail: a file for each agent and version with its failing
+// scenarios, each with the number of the issue and what is seen. A run is compared with it, so that only
+// what has changed counts.
 package baseline
 
 import (
@@ -62,8 +63,11 @@ func Parse(raw []byte) (Baseline, error) {
 		case seen[f.Scenario]:
 			errs = append(errs, fmt.Errorf("%q is there twice", f.Scenario))
 		case f.verdict() != record.Failed && f.verdict() != record.Unproven:
-			errs = append(errs, fmt.Errorf("%q has the verdict %q: it is %q or %q", f.Scenario, f.Verdict, record.Failed,
-				record.Unproven))
+			errs = append(
+				errs,
+				fmt.Errorf("%q has the verdict %q: it is %q or %q", f.Scenario, f.Verdict, record.Failed,
+					record.Unproven),
+			)
 		}
 		seen[f.Scenario] = true
 	}
@@ -84,8 +88,8 @@ func Read(path string) (Baseline, error) {
 }
 
 // header explains a file to who opens it.
-const header = `# Scenarios that this version of the agent is known to fail, as measured. A run compares itself with them, and
-# only what changed counts. Written by: nemesh baseline
+const header = `# Scenarios that this version of the agent is known to fail, as measured. A run compares
+# itself with them, and only what changed counts. Written by: nemesh baseline
 `
 
 // YAML renders a file.
@@ -118,8 +122,8 @@ func Find(dir, agent, version string) (b Baseline, found bool, err error) {
 	return b, err == nil, err
 }
 
-// From writes down what did not pass in a run. What old says of a scenario is kept where the verdict is the same,
-// and so are its scenarios that the run did not have; the rest is taken from the record.
+// From writes down what did not pass in a run. What old says of a scenario is kept where the verdict is the
+// same, and so are its scenarios that the run did not have; the rest is taken from the record.
 func From(o *record.Outcome, old Baseline, agent, version string) Baseline {
 	known := map[string]Failure{}
 	for _, f := range old.Failures {

@@ -64,8 +64,9 @@ func Compare(b Baseline, o *record.Outcome) Comparison {
 	return c
 }
 
-// Exit returns the exit code of a run that is compared: 1 when something changed, 2 when a scenario did not end or
-// none did, 0 when all is as expected. A change to "not proven" is 2 unless something else changed too.
+// Exit returns the exit code of a run that is compared: 1 when something changed, 2 when a scenario did not
+// end or none did, 0 when all is as expected. A change to "not proven" is 2 unless something else changed
+// too.
 func (c Comparison) Exit() int {
 	unproven := 0
 	for _, f := range c.Failures {
@@ -86,8 +87,16 @@ func (c Comparison) Exit() int {
 // Text renders a comparison for people: what changed, then what did not in one line each.
 func (c Comparison) Text(b Baseline) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "\nagainst the baseline of %s %s: %d expected failures, %d unexpected failures, %d unexpected "+
-		"passes\n", b.Agent, b.Version, len(c.Expected), len(c.Failures), len(c.Passes))
+	fmt.Fprintf(
+		&out,
+		"\nagainst the baseline of %s %s: %d expected failures, %d unexpected failures, %d unexpected "+
+			"passes\n",
+		b.Agent,
+		b.Version,
+		len(c.Expected),
+		len(c.Failures),
+		len(c.Passes),
+	)
 	for _, f := range c.Failures {
 		fmt.Fprintf(&out, "  unexpected failure  %s: %s, expected %s\n", f.Scenario, f.Is, f.Was)
 		if f.Known != nil {
@@ -95,7 +104,13 @@ func (c Comparison) Text(b Baseline) string {
 		}
 	}
 	for _, p := range c.Passes {
-		fmt.Fprintf(&out, "  unexpected pass     %s: known was (%s): %s\n", p.Scenario, p.Known.Issue, p.Known.Symptom)
+		fmt.Fprintf(
+			&out,
+			"  unexpected pass     %s: known was (%s): %s\n",
+			p.Scenario,
+			p.Known.Issue,
+			p.Known.Symptom,
+		)
 	}
 	for _, f := range c.Expected {
 		fmt.Fprintf(&out, "  expected failure    %s (%s): %s\n", f.Scenario, f.Issue, f.Symptom)

@@ -47,15 +47,21 @@ func fakeDriver(tb testing.TB, mode string, edit ...func(string) string) driver.
 	}
 	file := filepath.Join(dir, "driver.yaml")
 	text := strings.Join([]string{
-		"name: fake", "program: ./" + fakeName + mode, "ready: subnet-file", "subnet_file: /run/fake/subnet.env",
+		"name: fake",
+		"program: ./" + fakeName + mode,
+		"ready: subnet-file",
+		"subnet_file: /run/fake/subnet.env",
 		"key_prefix: /fake/network",
-		`arguments: ["-etcd={etcd-endpoints}", "-prefix={etcd-prefix}", "-iface={uplink}", "-file=/run/fake/subnet.env"]`,
-		"lacks: [lease-ttl, leave, owners, state, public-ip]", "cni_conf: list.json",
+		`arguments: ["-etcd={etcd-endpoints}", "-prefix={etcd-prefix}", "-iface={uplink}", ` +
+			`"-file=/run/fake/subnet.env"]`,
+		"lacks: [lease-ttl, leave, owners, state, public-ip]",
+		"cni_conf: list.json",
 	}, "\n")
 	for _, change := range edit {
 		text = change(text)
 	}
-	list := `{"cniVersion":"1.1.0","name":"fake","plugins":[{"type":"overlay-cni","subnetFile":"/run/fake/subnet.env",` +
+	list := `{"cniVersion":"1.1.0","name":"fake","plugins":[{"type":"overlay-cni",` +
+		`"subnetFile":"/run/fake/subnet.env",` +
 		`"delegate":{"isDefaultGateway":true}}]}`
 	for path, text := range map[string]string{file: text, filepath.Join(dir, "list.json"): list} {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -149,7 +155,8 @@ func contract(t *testing.T, d driver.Driver) {
 	}
 }
 
-// TestAgentsThatMisbehave: a sentence with the agent's own last words, within the deadline, and nothing left.
+// TestAgentsThatMisbehave: a sentence with the agent's own last words, within the deadline, and nothing
+// left.
 func TestAgentsThatMisbehave(t *testing.T) {
 	t.Cleanup(func() { clean(t) })
 	for mode, want := range map[string][]string{
@@ -178,7 +185,8 @@ func TestAgentsThatMisbehave(t *testing.T) {
 }
 
 func TestNotifyAloneIsWaitedFor(t *testing.T) {
-	// The fake agent writes its subnet file and does not speak sd_notify, so a driver that promises it is caught.
+	// The fake agent writes its subnet file and does not speak sd_notify, so a driver that promises it is
+	// caught.
 	d := fakeDriver(t, fakeGood, func(text string) string {
 		return strings.Replace(text, "ready: subnet-file", "ready: notify", 1)
 	})
@@ -244,8 +252,11 @@ func clean(tb testing.TB) {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, l := range lines {
 		raw, err := os.ReadFile(l)
-		if name := string(raw); err == nil && (strings.Contains(name, fakeName) || strings.Contains(name, "flanneld") ||
-			strings.Contains(name, "overlayd") || strings.HasPrefix(name, "nemesh-etcd")) {
+		if name := string(
+			raw,
+		); err == nil &&
+			(strings.Contains(name, fakeName) || strings.Contains(name, "flanneld") ||
+				strings.Contains(name, "overlayd") || strings.HasPrefix(name, "nemesh-etcd")) {
 			tb.Errorf("left: %q", strings.ReplaceAll(name, "\x00", " "))
 		}
 	}
@@ -267,7 +278,8 @@ func TestAnotherArchitecture(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = driver.Flannel{Ours: ours(), Path: path}.Check()
-	if err == nil || !strings.Contains(err.Error(), "is built for s390x") || !strings.Contains(err.Error(), path) {
+	if err == nil || !strings.Contains(err.Error(), "is built for s390x") ||
+		!strings.Contains(err.Error(), path) {
 		t.Errorf("%v", err)
 	}
 }
@@ -289,7 +301,8 @@ func TestMissingIptablesIsOneLine(t *testing.T) {
 	}
 	t.Setenv("PATH", t.TempDir())
 	err = driver.Flannel{Ours: ours(), Path: sh}.Check()
-	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "needs the program iptables") {
+	if err == nil || strings.Contains(err.Error(), "\n") ||
+		!strings.Contains(err.Error(), "needs the program iptables") {
 		t.Errorf("%v", err)
 	}
 }

@@ -2,8 +2,8 @@
 // repository, with or without a defect, or another vendor's.
 //
 // A driver says the same few things of each: how its agent is started and says that it is ready, where its
-// subnet file, keys and device are, the CNI configuration, what it lacks, and its version. Ours and Flannel are
-// written here; a user's own is described in a file (ReadFile) and needs no compiler.
+// subnet file, keys and device are, the CNI configuration, what it lacks, and its version. Ours and Flannel
+// are written here; a user's own is described in a file (ReadFile) and needs no compiler.
 package driver
 
 import (
@@ -73,8 +73,8 @@ const (
 	ReadySubnetFile Readiness = "subnet-file"
 )
 
-// Feature is something that a scenario may ask of an agent beyond carrying packets. Only what is asked for by a
-// flag or a file counts: a promise that an agent does not keep is a failure, not a lacking feature.
+// Feature is something that a scenario may ask of an agent beyond carrying packets. Only what is asked for
+// by a flag or a file counts: a promise that an agent does not keep is a failure, not a lacking feature.
 type Feature string
 
 const (
@@ -104,7 +104,8 @@ func Features() map[Feature]string {
 	}
 }
 
-// The abilities that a driver may have beyond Driver are found by type assertion, through the functions below.
+// The abilities that a driver may have beyond Driver are found by type assertion, through the functions
+// below.
 type (
 	limited   interface{ Lacks() []Feature }
 	signaller interface{ Readiness() Readiness }
@@ -146,8 +147,8 @@ func PrefixOf(d Driver) string {
 	return DefaultPrefix
 }
 
-// Supervised reports whether a driver's agent counts on being started again when it ends by itself, as systemd
-// (Restart=always) and Kubernetes do.
+// Supervised reports whether a driver's agent counts on being started again when it ends by itself, as
+// systemd (Restart=always) and Kubernetes do.
 func Supervised(d Driver) bool {
 	s, ok := d.(supervised)
 	return ok && s.Supervised()

@@ -21,7 +21,8 @@ func TestMissingBinariesAreNamed(t *testing.T) {
 		}
 	}
 	err := driver.Ours{Bin: bin}.Check()
-	if err == nil || !strings.Contains(err.Error(), "host-local") || !strings.Contains(err.Error(), "make build") ||
+	if err == nil || !strings.Contains(err.Error(), "host-local") ||
+		!strings.Contains(err.Error(), "make build") ||
 		strings.Contains(err.Error(), "overlayd") {
 		t.Errorf("want host-local alone, and what to do: %v", err)
 	}
@@ -71,7 +72,8 @@ func TestCNINamesDefectsOnlyWhenThereAre(t *testing.T) {
 		if !slices.Equal(p.Defects, defects) || !p.Delegate.HairpinMode || !p.Delegate.IsDefaultGateway {
 			t.Errorf("%s", raw)
 		}
-		if want := "overlay-cni"; strings.TrimSuffix(p.Type, "-defects") != want || !slices.Equal(dirs, []string{"/bin"}) {
+		if want := "overlay-cni"; strings.TrimSuffix(p.Type, "-defects") != want ||
+			!slices.Equal(dirs, []string{"/bin"}) {
 			t.Errorf("type %s in %v", p.Type, dirs)
 		}
 	}

@@ -21,8 +21,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fakeName begins the name under which this binary is an agent: what follows is how it behaves. It does what the
-// contract of a driver asks of an agent and no more, so that the contract is tested without a vendor's binary.
+// fakeName begins the name under which this binary is an agent: what follows is how it behaves. It does what
+// the contract of a driver asks of an agent and no more, so that the contract is tested without a vendor's
+// binary.
 const fakeName = "fake-agent-"
 
 // Modes of the fake agent.
@@ -150,7 +151,12 @@ func (f *fake) makeDevice() error {
 	if f.uplink, err = netlink.LinkByName(f.iface); err != nil {
 		return err
 	}
-	addrs, err := netlink.AddrList(f.uplink, netlink.FAMILY_V4) //nolint:forbidigo // one address, nobody else about
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer handle.Close()
+	addrs, err := handle.AddrList(f.uplink, netlink.FAMILY_V4)
 	if err != nil || len(addrs) == 0 {
 		return errors.Join(err, fmt.Errorf("%s has no address", f.iface))
 	}
@@ -170,7 +176,8 @@ func (f *fake) makeDevice() error {
 	return netlink.LinkSetUp(there)
 }
 
-// lease takes the first free subnet, or the one that this node has, and returns the revision from which to watch.
+// lease takes the first free subnet, or the one that this node has, and returns the revision from which to
+// watch.
 func (f *fake) lease(ctx context.Context) (netip.Prefix, int64, error) {
 	var config struct {
 		Network   netip.Prefix
@@ -217,8 +224,12 @@ func (f *fake) lease(ctx context.Context) (netip.Prefix, int64, error) {
 }
 
 func (f *fake) writeFile(subnet netip.Prefix) error {
-	text := fmt.Sprintf("FLANNEL_NETWORK=172.16.0.0/16\nFLANNEL_SUBNET=%s/%d\nFLANNEL_MTU=%d\nFLANNEL_IPMASQ=true\n",
-		subnet.Addr().Next(), subnet.Bits(), f.device.MTU)
+	text := fmt.Sprintf(
+		"FLANNEL_NETWORK=172.16.0.0/16\nFLANNEL_SUBNET=%s/%d\nFLANNEL_MTU=%d\nFLANNEL_IPMASQ=true\n",
+		subnet.Addr().Next(),
+		subnet.Bits(),
+		f.device.MTU,
+	)
 	if err := os.MkdirAll(filepath.Dir(f.file), 0o755); err != nil {
 		return err
 	}

@@ -47,8 +47,8 @@ type fileFields struct {
 	VersionArgument string    `yaml:"version_argument"`
 }
 
-// ReadFile reads a driver file. The CNI configuration and the plugins of ours serve where the file names none. The
-// error names every field that is wrong, in a line each.
+// ReadFile reads a driver file. The CNI configuration and the plugins of ours serve where the file names
+// none. The error names every field that is wrong, in a line each.
 func ReadFile(path string, ours Ours) (File, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -183,15 +183,18 @@ func sortedKeys(m map[string]string) []string {
 	return keys
 }
 
-// resolve finds the files that a driver file names: relative to itself, or a program without a slash in PATH. What
-// the user has given on the command line comes first.
+// resolve finds the files that a driver file names: relative to itself, or a program without a slash in
+// PATH. What the user has given on the command line comes first.
 func (f *File) resolve() error {
 	var errs []error
 	expand := func(text string) string {
 		return os.Expand(text, func(name string) string {
 			value, ok := os.LookupEnv(name)
 			if !ok {
-				errs = append(errs, fmt.Errorf("  %s asks for the environment variable %s, which is not set", text, name))
+				errs = append(
+					errs,
+					fmt.Errorf("  %s asks for the environment variable %s, which is not set", text, name),
+				)
 			}
 			return value
 		})
@@ -247,7 +250,11 @@ func (f File) Name() string { return f.fields.Name }
 
 // Check looks for the program, the programs that it needs, and the plugins of ours.
 func (f File) Check() error {
-	return errors.Join(f.ours.Check(), checkProgram(f.fields.Program), checkNeeded(f.fields.Name, f.fields.Needs...))
+	return errors.Join(
+		f.ours.Check(),
+		checkProgram(f.fields.Program),
+		checkNeeded(f.fields.Name, f.fields.Needs...),
+	)
 }
 
 // Command implements Driver.

@@ -31,10 +31,10 @@ func TestDriverFilesThatAreWrong(t *testing.T) {
 		"two unknown keys":    {good + "colour: red\nsize: 1\n", `line 4 has "size"`},
 		"no name":             {"program: /bin/sh\n", "name is missing"},
 		"no program":          {"name: x\n", "program is missing"},
-		"readiness":           {good + "ready: soon\n", `ready is "soon": it is notify (sd_notify) or subnet-file`},
+		"readiness":           {good + "ready: soon\n", `ready is "soon": it is notify (sd_notify) or sub`},
 		"relative prefix":     {good + "key_prefix: network\n", `key_prefix is "network": it begins with a slash`},
-		"feature":             {good + "lacks: [charm]\n", `"charm", which is no feature: they are etcd-v3, lease-ttl, leave`},
-		"placeholder":         {good + "arguments: ['--x={pod}']\n", "placeholder {pod}, which stands for nothing"},
+		"feature":             {good + "lacks: [charm]\n", `"charm", which is no feature: they are etcd-v3, leas`},
+		"placeholder":         {good + "arguments: ['--x={pod}']\n", "placeholder {pod}, which stands for"},
 		"environment":         {good + "environment: [X]\n", "each is NAME=value"},
 		"not in PATH":         {"name: x\nprogram: no-such-agent\n", "no-such-agent is not in PATH"},
 		"variable":            {"name: x\nprogram: ${NO_SUCH_VAR}\n", "NO_SUCH_VAR, which is not set"},
@@ -67,7 +67,13 @@ lacks: [leave]
 		Node: "node01", PublicIP: addr("192.168.200.201"), EtcdEndpoints: []string{"http://a", "http://b"},
 		EtcdPrefix: "/mine", LeaseTTL: 3 * time.Second, VNI: 7, ExtraArgs: []string{"--last"},
 	})
-	want := []string{"--etcd=http://a,http://b", "--at=/mine", "--me=node01/192.168.200.201", "--ttl=3s", "--last"}
+	want := []string{
+		"--etcd=http://a,http://b",
+		"--at=/mine",
+		"--me=node01/192.168.200.201",
+		"--ttl=3s",
+		"--last",
+	}
 	if !slices.Equal(c.Args, want) || c.Path != filepath.Join(filepath.Dir(path), "agent") {
 		t.Errorf("%s %q", c.Path, c.Args)
 	}
@@ -104,7 +110,8 @@ func TestOpenChoosesADriver(t *testing.T) {
 
 func TestFlannelIsAskedWhichEtcdItSpeaks(t *testing.T) {
 	for version, v3 := range map[string]bool{
-		"v0.7.0": false, "v0.9.1": false, "0.17.0": false, "v0.18.0": true, "v0.28.9": true, "v1.0.0": true, "dev": true,
+		"v0.7.0": false, "v0.9.1": false, "0.17.0": false, "v0.18.0": true, "v0.28.9": true, "v1.0.0": true,
+		"dev": true,
 	} {
 		path := filepath.Join(t.TempDir(), "flanneld")
 		if err := os.WriteFile(path, []byte("#!/bin/sh\necho "+version+"\n"), 0o755); err != nil {
@@ -129,7 +136,10 @@ func TestCNIOfTheVendor(t *testing.T) {
 	if err := os.WriteFile(single, []byte(`{"name":"x","type":"vendor"}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	d, err := driver.Open(driver.Choice{Agent: "/opt/flanneld", CNIConf: list, CNIDirs: []string{"/opt/cni"}}, "/bin")
+	d, err := driver.Open(
+		driver.Choice{Agent: "/opt/flanneld", CNIConf: list, CNIDirs: []string{"/opt/cni"}},
+		"/bin",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,14 +10,15 @@ import (
 	"github.com/nemesh/nemesh/harness/node"
 )
 
-// Flannel is flannel's own agent, a binary that the user brings, with this repository's CNI plugin, which takes
-// flannel's configuration, unless another is given. Its lease lives 24 h
-// and its timers cannot be changed, so what a short lease would bring about is done from outside.
+// Flannel is flannel's own agent, a binary that the user brings, with this repository's CNI plugin, which
+// takes flannel's configuration, unless another is given. Its lease lives 24 h and its timers cannot be
+// changed, so what a short lease would bring about is done from outside.
 type Flannel struct {
 	Ours
 	// Path is the flanneld binary.
 	Path string
-	// V2 says that it is older than v0.18 and speaks etcd's v2 API, which needs an etcd of the user's (3.4 or 3.5).
+	// V2 says that it is older than v0.18 and speaks etcd's v2 API, which needs an etcd of the user's (3.4 or
+	// 3.5).
 	V2 bool
 }
 
@@ -36,7 +37,11 @@ func (f Flannel) Name() string { return "flanneld" }
 
 // Check looks for the binaries, and for iptables, without which flanneld ends at start.
 func (f Flannel) Check() error {
-	return errors.Join(f.Ours.Check(), checkProgram(f.Path), checkNeeded("flanneld", "iptables", "iptables-restore"))
+	return errors.Join(
+		f.Ours.Check(),
+		checkProgram(f.Path),
+		checkNeeded("flanneld", "iptables", "iptables-restore"),
+	)
 }
 
 // Command implements Driver. The public address is left to flanneld, which takes the uplink's.

@@ -20,8 +20,8 @@ const (
 
 // Choice is what a user says of the overlay to test.
 type Choice struct {
-	// Agent is a driver file (*.yaml, *.yml) or a binary: one whose name begins with "overlayd" is driven as this
-	// repository's, any other as flannel's. Empty, or "ours", is this repository's own.
+	// Agent is a driver file (*.yaml, *.yml) or a binary: one whose name begins with "overlayd" is driven as
+	// this repository's, any other as flannel's. Empty, or "ours", is this repository's own.
 	Agent string
 	// CNIConf is a CNI configuration list to use instead of the driver's, CNIDirs where its plugins are.
 	CNIConf string
@@ -31,7 +31,11 @@ type Choice struct {
 // FromEnv reads a choice from the environment.
 func FromEnv() Choice {
 	return Choice{
-		Agent: os.Getenv(AgentEnv), CNIConf: os.Getenv(CNIConfEnv), CNIDirs: filepath.SplitList(os.Getenv(CNIDirsEnv)),
+		Agent: os.Getenv(
+			AgentEnv,
+		),
+		CNIConf: os.Getenv(CNIConfEnv),
+		CNIDirs: filepath.SplitList(os.Getenv(CNIDirsEnv)),
 	}
 }
 
@@ -43,8 +47,8 @@ func (c Choice) Env() []string {
 	}
 }
 
-// Absolute makes the paths of a choice independent of the working directory, and checks that the sandbox, which
-// has a /run of its own, will see them.
+// Absolute makes the paths of a choice independent of the working directory, and checks that the sandbox,
+// which has a /run of its own, will see them.
 func (c Choice) Absolute() (Choice, error) {
 	var errs []error
 	abs := func(path string) string {
@@ -71,8 +75,8 @@ func (c Choice) Absolute() (Choice, error) {
 
 const oursWord = "ours"
 
-// Open returns the driver of a choice. Bin is the folder with this repository's binaries, whose CNI plugins serve
-// an agent that comes without. That a binary is missing is for Check to say.
+// Open returns the driver of a choice. Bin is the folder with this repository's binaries, whose CNI plugins
+// serve an agent that comes without. That a binary is missing is for Check to say.
 func Open(c Choice, bin string) (Driver, error) {
 	ours := Ours{Bin: bin, CNIDirs: c.CNIDirs}
 	if c.CNIConf != "" {

@@ -58,8 +58,8 @@ func firstLines(text string, n int) string {
 	return strings.Join(lines[:min(n, len(lines))], "\n  ")
 }
 
-// checkProgram says what keeps a file from being run: that it is missing, a folder, not executable, or built for
-// another architecture.
+// checkProgram says what keeps a file from being run: that it is missing, a folder, not executable, or built
+// for another architecture.
 func checkProgram(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -81,14 +81,14 @@ var machines = map[elf.Machine]string{
 	elf.EM_RISCV: "riscv64", elf.EM_S390: "s390x", elf.EM_PPC64: "ppc64", elf.EM_LOONGARCH: "loong64",
 }
 
-// checkArchitecture reads the ELF header; scripts and whatever else the kernel may run are let through. A 32-bit
-// binary of the same family is left to the kernel as well.
+// checkArchitecture reads the ELF header; scripts and whatever else the kernel may run are let through. A
+// 32-bit binary of the same family is left to the kernel as well.
 func checkArchitecture(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
 		return nil //nolint:nilerr // not an ELF file, which is for the kernel to judge
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	built := machines[f.Machine]
 	family := map[string]string{"386": "amd64", "arm": "arm64", "ppc64": "ppc64le"}
 	if built == runtime.GOARCH || family[built] == runtime.GOARCH {
@@ -97,6 +97,11 @@ func checkArchitecture(path string) error {
 	if built == "" {
 		built = f.Machine.String()
 	}
-	return fmt.Errorf("the agent %s is built for %s and this machine is %s: bring the binary for %s", path, built,
-		runtime.GOARCH, runtime.GOARCH)
+	return fmt.Errorf(
+		"the agent %s is built for %s and this machine is %s: bring the binary for %s",
+		path,
+		built,
+		runtime.GOARCH,
+		runtime.GOARCH,
+	)
 }

@@ -60,8 +60,8 @@ func serve(raw string) error {
 	}
 }
 
-// flags are the settings of embedded for an etcd of its own. The heartbeat and the election are those that etcd 3.4
-// takes at least; there is no flag against fsync in all versions, and on a tmpfs it costs little.
+// flags are the settings of embedded for an etcd of its own. The heartbeat and the election are those that
+// etcd 3.4 takes at least; there is no flag against fsync in all versions, and on a tmpfs it costs little.
 func (c serverConfig) flags() []string {
 	return []string{
 		"--name=" + c.Name, "--data-dir=" + c.Dir, "--initial-cluster=" + c.Cluster,

@@ -74,8 +74,13 @@ func (m *Member) requestV2(ctx context.Context, method, key string, form url.Val
 	case resp.StatusCode == http.StatusNotFound && strings.Contains(string(raw), "errorCode"):
 		return nil, nil
 	case resp.StatusCode >= http.StatusMultipleChoices:
-		return nil, fmt.Errorf("etcd's v2 API answers %s to %s %s: is this etcd 3.4 or 3.5, which still have it? %s",
-			resp.Status, method, key, strings.TrimSpace(string(raw)))
+		return nil, fmt.Errorf(
+			"etcd's v2 API answers %s to %s %s: is this etcd 3.4 or 3.5, which still have it? %s",
+			resp.Status,
+			method,
+			key,
+			strings.TrimSpace(string(raw)),
+		)
 	}
 	return raw, nil
 }

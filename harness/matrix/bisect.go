@@ -17,20 +17,27 @@ type Binary struct{ Path string }
 // Name is the name of its file.
 func (b Binary) Name() string { return filepath.Base(b.Path) }
 
-// version is what follows the last thing that looks like one in a file name: flanneld-v0.9.1, overlayd_1.2.0-rc1.
+// version is what follows the last thing that looks like one in a file name: flanneld-v0.9.1,
+// overlayd_1.2.0-rc1.
 var version = regexp.MustCompile(`v?(\d+(?:\.\d+)+)(-[0-9A-Za-z.]+)?`)
 
-// Order sorts binaries by the version in their names, a pre-release before its release. It refuses names without.
+// Order sorts binaries by the version in their names, a pre-release before its release. It refuses names
+// without.
 func Order(paths []string) ([]Binary, error) {
 	var all []Binary
 	for _, p := range paths {
 		if !version.MatchString(filepath.Base(p)) {
-			return nil, fmt.Errorf("%s has no version in its name, such as flanneld-v0.28.9: rename it or put it elsewhere",
-				p)
+			return nil, fmt.Errorf(
+				"%s has no version in its name, such as flanneld-v0.28.9: rename it or put it elsewhere",
+				p,
+			)
 		}
 		all = append(all, Binary{Path: p})
 	}
-	slices.SortFunc(all, func(a, b Binary) int { return cmp.Or(compareVersions(a.Name(), b.Name()), cmp.Compare(a.Path, b.Path)) })
+	slices.SortFunc(
+		all,
+		func(a, b Binary) int { return cmp.Or(compareVersions(a.Name(), b.Name()), cmp.Compare(a.Path, b.Path)) },
+	)
 	return all, nil
 }
 
@@ -89,11 +96,15 @@ const (
 	Bad
 )
 
-// Bisect finds the first binary in version order at which the verdict changes, between one that is known to be good
-// and one that is known to be bad, whichever is the older. It asks as few as a binary search does; one that gives no
-// answer is passed over, and all that stand between the neighbours of a change come back as candidates: one where
-// every answer was clear.
-func Bisect(ctx context.Context, all []Binary, good, bad int, ask func(context.Context, Binary) (Answer, error),
+// Bisect finds the first binary in version order at which the verdict changes, between one that is known to
+// be good and one that is known to be bad, whichever is the older. It asks as few as a binary search does;
+// one that gives no answer is passed over, and all that stand between the neighbours of a change come back
+// as candidates: one where every answer was clear.
+func Bisect(
+	ctx context.Context,
+	all []Binary,
+	good, bad int,
+	ask func(context.Context, Binary) (Answer, error),
 ) (candidates []Binary, err error) {
 	if good == bad {
 		return nil, fmt.Errorf("%s is both good and bad", all[good].Name())

@@ -1,5 +1,5 @@
-// Package matrix puts runs of the same scenarios against several agents side by side, and finds the first of many
-// versions at which a scenario changes. It reads records; it runs nothing.
+// Package matrix puts runs of the same scenarios against several agents side by side, and finds the first of
+// many versions at which a scenario changes. It reads records; it runs nothing.
 package matrix
 
 import (
@@ -78,8 +78,8 @@ func (t *Table) Add(column, dir string, o *record.Outcome) {
 // interrupted tells that a scenario ended because its run did (Ginkgo's words).
 func interrupted(message string) bool { return strings.HasPrefix(message, "Interrupted by") }
 
-// AddRuns takes over every run in a reports folder, in the order of time, which their names are in. A folder that is
-// not there has no runs.
+// AddRuns takes over every run in a reports folder, in the order of time, which their names are in. A folder
+// that is not there has no runs.
 func (t *Table) AddRuns(column, reports string) error {
 	dirs, err := filepath.Glob(filepath.Join(reports, "runs", "*"))
 	if err != nil {

@@ -3,6 +3,7 @@ package matrix_test
 import (
 	"context"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"math/bits"
@@ -56,9 +57,15 @@ func verdict(scenario string, v record.Verdict) record.Event {
 func TestTableGoesOnWhereItStopped(t *testing.T) {
 	reports := t.TempDir()
 	table := matrix.New([]string{"a", "b", "c"}, "theirs", "none")
-	run(t, reports, "1", true, verdict("a", record.Verdict{State: record.Failed, Sent: 10, Lost: 3, Healed: true,
-		Recovery: int64(1500 * time.Millisecond)}),
-		verdict("b", record.Verdict{State: record.Failed, Message: "Interrupted by User"}))
+	run(
+		t,
+		reports,
+		"1",
+		true,
+		verdict("a", record.Verdict{State: record.Failed, Sent: 10, Lost: 3, Healed: true,
+			Recovery: int64(1500 * time.Millisecond)}),
+		verdict("b", record.Verdict{State: record.Failed, Message: "Interrupted by User"}),
+	)
 	if err := os.MkdirAll(filepath.Join(reports, "runs", "2"), 0o755); err != nil {
 		t.Fatal(err) // a run that was ended before its record began
 	}
@@ -89,8 +96,14 @@ func TestRendered(t *testing.T) {
 	out := t.TempDir()
 	reports := filepath.Join(out, "theirs")
 	table := matrix.New([]string{"a<b>|c", "not run"}, "theirs")
-	run(t, reports, "1", false, verdict("a<b>|c", record.Verdict{State: record.Failed, Sent: 10, Lost: 3, Healed: true,
-		Recovery: int64(1500 * time.Millisecond)}))
+	run(
+		t,
+		reports,
+		"1",
+		false,
+		verdict("a<b>|c", record.Verdict{State: record.Failed, Sent: 10, Lost: 3, Healed: true,
+			Recovery: int64(1500 * time.Millisecond)}),
+	)
 	if err := table.AddRuns("theirs", reports); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +128,7 @@ func TestRendered(t *testing.T) {
 	dec := xml.NewDecoder(strings.NewReader(string(page)))
 	dec.Strict, dec.AutoClose, dec.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
 	for {
-		if _, err := dec.Token(); err == io.EOF {
+		if _, err := dec.Token(); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatalf("the page's elements do not nest: %v", err)
@@ -125,7 +138,11 @@ func TestRendered(t *testing.T) {
 
 func TestVersionsInOrder(t *testing.T) {
 	all, err := matrix.Order([]string{
-		"/x/flanneld-v0.28.9", "/x/flanneld-v0.9.1", "/x/flanneld-v0.10.0-rc1", "/x/flanneld-v0.10.0", "/x/flanneld-0.9",
+		"/x/flanneld-v0.28.9",
+		"/x/flanneld-v0.9.1",
+		"/x/flanneld-v0.10.0-rc1",
+		"/x/flanneld-v0.10.0",
+		"/x/flanneld-0.9",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +151,13 @@ func TestVersionsInOrder(t *testing.T) {
 	for _, b := range all {
 		names = append(names, b.Name())
 	}
-	want := []string{"flanneld-0.9", "flanneld-v0.9.1", "flanneld-v0.10.0-rc1", "flanneld-v0.10.0", "flanneld-v0.28.9"}
+	want := []string{
+		"flanneld-0.9",
+		"flanneld-v0.9.1",
+		"flanneld-v0.10.0-rc1",
+		"flanneld-v0.10.0",
+		"flanneld-v0.28.9",
+	}
 	if !slices.Equal(names, want) {
 		t.Errorf("%q", names)
 	}
@@ -146,7 +169,10 @@ func TestVersionsInOrder(t *testing.T) {
 	if _, err := matrix.Find(all, "7.7"); err == nil || !strings.Contains(err.Error(), "flanneld-v0.10.0-rc1") {
 		t.Errorf("what there is is not told: %v", err)
 	}
-	if _, err := matrix.Order([]string{"/x/flanneld"}); err == nil || !strings.Contains(err.Error(), "no version") {
+	if _, err := matrix.Order(
+		[]string{"/x/flanneld"},
+	); err == nil ||
+		!strings.Contains(err.Error(), "no version") {
 		t.Errorf("%v", err)
 	}
 }
@@ -190,9 +216,15 @@ func TestBisectPassesOverWhatGivesNoVerdict(t *testing.T) {
 	answers := []matrix.Answer{
 		matrix.Bad, matrix.Bad, matrix.Bad, matrix.Unknown, matrix.Unknown, matrix.Good, matrix.Good, matrix.Good,
 	}
-	got, err := matrix.Bisect(t.Context(), all, 7, 0, func(_ context.Context, b matrix.Binary) (matrix.Answer, error) {
-		return answers[slices.Index(all, b)], nil
-	})
+	got, err := matrix.Bisect(
+		t.Context(),
+		all,
+		7,
+		0,
+		func(_ context.Context, b matrix.Binary) (matrix.Answer, error) {
+			return answers[slices.Index(all, b)], nil
+		},
+	)
 	if err != nil || !slices.Equal(got, all[3:6]) {
 		t.Errorf("%v, %v: all that may have changed it", got, err)
 	}
@@ -203,7 +235,7 @@ func TestBisectPassesOverWhatGivesNoVerdict(t *testing.T) {
 	_, err = matrix.Bisect(t.Context(), all, 7, 0, func(context.Context, matrix.Binary) (matrix.Answer, error) {
 		return matrix.Unknown, broken
 	})
-	if err != broken {
+	if !errors.Is(err, broken) {
 		t.Errorf("%v", err)
 	}
 }

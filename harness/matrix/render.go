@@ -83,7 +83,8 @@ th, td { border: 1px solid color-mix(in srgb, currentColor 25%, transparent); pa
   text-align: left; vertical-align: top; }
 thead th { position: sticky; top: 0; background: Canvas; }
 small { display: block; opacity: .75; }
-td.passed a { color: #1a7f37; } td.failed a { color: #cf222e; font-weight: 600; } td.other a { color: #9a6700; }
+td.passed a { color: #1a7f37; } td.failed a { color: #cf222e; font-weight: 600; }
+td.other a { color: #9a6700; }
 @media (prefers-color-scheme: dark) {
   td.passed a { color: #57ab5a; } td.failed a { color: #f47067; } td.other a { color: #daaa3f; }
 }
@@ -92,11 +93,13 @@ td.passed a { color: #1a7f37; } td.failed a { color: #cf222e; font-weight: 600; 
 <body>
 <h1>scenario × agent</h1>
 <table>
-<thead><tr><th scope="col">scenario</th>{{range .Columns}}<th scope="col">{{.Name}}<small>{{.Agent}}</small></th>
+<thead><tr><th scope="col">scenario</th>{{range .Columns -}}
+<th scope="col">{{.Name}}<small>{{.Agent}}</small></th>
 {{- end}}</tr></thead>
 <tbody>
 {{range .Rows}}<tr><th scope="row">{{.Scenario}}</th>{{range .Cells}}<td class="{{.Class}}">
-{{- if .State}}<a href="{{.Link}}">{{.State}}</a><small>{{.Felt}}</small>{{else}}not run{{end}}</td>{{end}}</tr>
+{{- if .State}}<a href="{{.Link}}">{{.State}}</a><small>{{.Felt}}</small>
+{{- else}}not run{{end}}</td>{{end}}</tr>
 {{end}}</tbody>
 <tfoot>
 {{range .Totals}}<tr><th scope="row">{{.State}}</th>{{range .Counts}}<td>{{.}}</td>{{end}}</tr>

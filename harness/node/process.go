@@ -165,8 +165,7 @@ func (p *Process) Command() Command { return p.command }
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // CPU returns the processor time that the process has used so far, with a resolution of 10 ms (proc(5),
-// fields
-// 14 and 15 of stat); 0 when it has ended.
+// fields 14 and 15 of stat); 0 when it has ended.
 func (p *Process) CPU() time.Duration {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid()))
 	if err != nil {
@@ -185,8 +184,7 @@ func (p *Process) CPU() time.Duration {
 }
 
 // Ready is closed when the process has said that it is ready (sd_notify(3), READY=1). One that was not
-// started
-// with Command.Notify, or does not speak that protocol, never does.
+// started with Command.Notify, or does not speak that protocol, never does.
 func (p *Process) Ready() <-chan struct{} { return p.ready }
 
 // Exited is closed when the process has ended and its output has been read.

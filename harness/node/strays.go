@@ -16,8 +16,8 @@ import (
 // straysWithin bounds how long a killed stray may take to be gone.
 const straysWithin = 5 * time.Second
 
-// killStrays ends what is left in a network namespace: a program that put itself into the background has left the
-// session in which it was started, so that no signal to that reaches it.
+// killStrays ends what is left in a network namespace: a program that put itself into the background has
+// left the session in which it was started, so that no signal to that reaches it.
 func killStrays(ctx context.Context, netFD int) error {
 	ctx, cancel := context.WithTimeout(ctx, straysWithin)
 	defer cancel()
@@ -41,8 +41,8 @@ func killStrays(ctx context.Context, netFD int) error {
 	}
 }
 
-// strays lists the processes in a network namespace, other than this one and those that have ended and that nobody
-// has waited for yet, whose namespaces are gone already.
+// strays lists the processes in a network namespace, other than this one and those that have ended and that
+// nobody has waited for yet, whose namespaces are gone already.
 func strays(netFD int) ([]int, error) {
 	var want unix.Stat_t
 	if err := unix.Fstat(netFD, &want); err != nil {

@@ -22,10 +22,10 @@ func baselineCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "baseline [RUN]",
 		Short: "Write down which scenarios an agent is known to fail",
-		Long: `Write the expected failures of an agent and version from a run: RUN is the folder of one, the newest by
-default. What the file already says of a scenario is kept while its verdict is the same, and so are the scenarios
-that the run did not have; one that passes now is taken out. Symptoms that were taken from the record are for you to
-put into one sentence.`,
+		Long: `Write the expected failures of an agent and version from a run: RUN is the folder of one, the
+newest by default. What the file already says of a scenario is kept while its verdict is the
+same, and so are the scenarios that the run did not have; one that passes now is taken out.
+Symptoms that were taken from the record are for you to put into one sentence.`,
 		Example: `  nemesh run --agent /usr/local/bin/flanneld && nemesh baseline
   nemesh baseline reports/runs/20260102-150405-123`,
 		Args: cobra.MaximumNArgs(1),

@@ -29,10 +29,10 @@ func bisectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bisect --scenario S --good VERSION --bad VERSION --agents DIR",
 		Short: "Find the version of an agent at which a scenario changes its verdict",
-		Long: `Find the first binary, in the order of the versions in their names, at which a scenario changes its verdict,
-with as few runs as a binary search needs. The good and the bad one are taken at your word; either may be the older.
-A version that gives no verdict is passed over.`,
-		Example: `  nemesh bisect --scenario 'flannel-636 loses nothing' --bad 0.8.0 --good 0.28.9 --agents /opt/flanneld`,
+		Long: `Find the first binary, in the order of the versions in their names, at which a scenario changes
+its verdict, with as few runs as a binary search needs. The good and the bad one are taken at
+your word; either may be the older. A version that gives no verdict is passed over.`,
+		Example: `  nemesh bisect --scenario 'flannel-636 loses' --bad 0.8.0 --good 0.28.9 --agents /opt/f`,
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return o.run() },
 	}
@@ -77,10 +77,16 @@ func (o bisectOptions) run() error {
 		return err
 	}
 	runs := 0
-	candidates, err := matrix.Bisect(ctx, all, good, bad, func(ctx context.Context, b matrix.Binary) (matrix.Answer, error) {
-		runs++
-		return o.ask(ctx, b, scenario)
-	})
+	candidates, err := matrix.Bisect(
+		ctx,
+		all,
+		good,
+		bad,
+		func(ctx context.Context, b matrix.Binary) (matrix.Answer, error) {
+			runs++
+			return o.ask(ctx, b, scenario)
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -126,8 +132,13 @@ func (o bisectOptions) theScenario(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if len(names) > 1 {
-		return "", fmt.Errorf("--scenario %q matches %d scenarios, such as %q and %q: say which", o.scenario, len(names),
-			names[0], names[1])
+		return "", fmt.Errorf(
+			"--scenario %q matches %d scenarios, such as %q and %q: say which",
+			o.scenario,
+			len(names),
+			names[0],
+			names[1],
+		)
 	}
 	return names[0], nil
 }

@@ -44,8 +44,8 @@ func matrixCommand() *cobra.Command {
 		Short: "Run scenarios against several agents and put them side by side",
 		Long: `Run scenarios against several agents, and in several worlds when asked, and render one table.
 
-What has a verdict in the output folder is not run again, so an interrupted matrix goes on where it stopped; use
---again for a fresh one. PATH is a binary, a driver file, or the word ours.`,
+What has a verdict in the output folder is not run again, so an interrupted matrix goes on where it stopped;
+use --again for a fresh one. PATH is a binary, a driver file, or the word ours.`,
 		Example: `  nemesh matrix --agent ours=ours --agent flannel-0.28=/opt/flanneld-v0.28.9
   nemesh matrix --agent ours=ours --backend vxlan,host-gw kind:survival`,
 		RunE: func(_ *cobra.Command, args []string) error { return o.run(args) },
@@ -174,7 +174,7 @@ func (o matrixOptions) scenarios(ctx context.Context, filters []string) ([]strin
 	if err != nil {
 		return nil, fmt.Errorf("list the scenarios: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	lister := runOptions{bin: o.bin, timeout: time.Minute, filters: filters}
 	names, err := lister.names(ctx, dir)
 	if err != nil {
@@ -254,5 +254,6 @@ func (o matrixOptions) render(t *matrix.Table) error {
 	return nil
 }
 
-// binEnv names the binaries to a suite that is started outside the sandbox, which would build them otherwise.
+// binEnv names the binaries to a suite that is started outside the sandbox, which would build them
+// otherwise.
 func binEnv(bin string) string { return build.Env + "=" + bin }

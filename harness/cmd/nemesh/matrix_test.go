@@ -23,11 +23,20 @@ func TestColumnsMultiply(t *testing.T) {
 			t.Errorf("%s runs on etcd %q", c.name, c.world.etcdBin)
 		}
 	}
-	if want := []string{"ours vxlan", "ours host-gw", "theirs vxlan", "theirs host-gw"}; !slices.Equal(names, want) {
+	if want := []string{
+		"ours vxlan",
+		"ours host-gw",
+		"theirs vxlan",
+		"theirs host-gw",
+	}; !slices.Equal(
+		names,
+		want,
+	) {
 		t.Errorf("%q", names)
 	}
 	for _, wrong := range [][]string{nil, {"x"}, {"=x"}, {"x="}, {"a b=x"}, {"a/b=x"}, {"a=x", "a=y"}} {
-		if _, err := (matrixOptions{agents: wrong}).columns(); err == nil || !strings.Contains(err.Error(), "--agent") {
+		if _, err := (matrixOptions{agents: wrong}).columns(); err == nil ||
+			!strings.Contains(err.Error(), "--agent") {
 			t.Errorf("%q: %v", wrong, err)
 		}
 	}

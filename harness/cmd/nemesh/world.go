@@ -29,12 +29,27 @@ type worldFlags struct {
 // add declares the flags. What the environment says is their default, so that a flag wins over it.
 func (w *worldFlags) add(f *pflag.FlagSet) {
 	env := driver.FromEnv()
-	f.StringVar(&w.choice.Agent, "agent", env.Agent, "the agent to test: a flanneld or overlayd `binary`, or a driver "+
-		"file (*.yaml); default: this repository's overlayd ["+driver.AgentEnv+"]")
-	f.StringVar(&w.choice.CNIConf, "cni-conf", env.CNIConf, "a CNI configuration list `file` to make pods with ["+
-		driver.CNIConfEnv+"]")
-	f.StringSliceVar(&w.choice.CNIDirs, "cni-bin-dir", env.CNIDirs, "a `folder` with the vendor's own CNI plugins ["+
-		driver.CNIDirsEnv+"]")
+	f.StringVar(
+		&w.choice.Agent,
+		"agent",
+		env.Agent,
+		"the agent to test: a flanneld or overlayd `binary`, or a driver "+
+			"file (*.yaml); default: this repository's overlayd ["+driver.AgentEnv+"]",
+	)
+	f.StringVar(
+		&w.choice.CNIConf,
+		"cni-conf",
+		env.CNIConf,
+		"a CNI configuration list `file` to make pods with ["+
+			driver.CNIConfEnv+"]",
+	)
+	f.StringSliceVar(
+		&w.choice.CNIDirs,
+		"cni-bin-dir",
+		env.CNIDirs,
+		"a `folder` with the vendor's own CNI plugins ["+
+			driver.CNIDirsEnv+"]",
+	)
 	w.addVariant(f)
 	f.StringVar(&w.baseline, "baseline", "", "expected failures: a `file`, a folder, or \"none\"; default: "+
 		"fixtures/baselines of the repository")
@@ -46,8 +61,13 @@ func (w *worldFlags) addVariant(f *pflag.FlagSet) {
 		harness.BackendVXLAN+" or "+harness.BackendHostGW+" ["+harness.BackendEnv+"]")
 	f.StringVar(&w.rules, "rules", os.Getenv(harness.RulesEnv), "whether the agent uses iptables or nftables ["+
 		harness.RulesEnv+"]")
-	f.StringVar(&w.etcdBin, "etcd-bin", os.Getenv(harness.EtcdBinaryEnv), "an etcd `binary` (3.4 or newer) as the "+
-		"control plane, instead of the one built in ["+harness.EtcdBinaryEnv+"]")
+	f.StringVar(
+		&w.etcdBin,
+		"etcd-bin",
+		os.Getenv(harness.EtcdBinaryEnv),
+		"an etcd `binary` (3.4 or newer) as the "+
+			"control plane, instead of the one built in ["+harness.EtcdBinaryEnv+"]",
+	)
 }
 
 // resolve makes paths absolute, opens the driver, checks it, and asks the agent for its version.
@@ -78,8 +98,11 @@ func (w *worldFlags) resolve(ctx context.Context, bin string) error {
 		return err
 	}
 	if driver.Lacks(d, driver.FeatureEtcdV3) != nil && w.etcdBin == "" {
-		return fmt.Errorf("%s speaks etcd's v2 API, which the etcd that is built in does not have: bring an etcd 3.4 or "+
-			"3.5 with --etcd-bin", w.choice.Agent)
+		return fmt.Errorf(
+			"%s speaks etcd's v2 API, which the etcd that is built in does not have: bring an etcd 3.4 or "+
+				"3.5 with --etcd-bin",
+			w.choice.Agent,
+		)
 	}
 	w.name = d.Name()
 	w.version, err = driver.VersionOf(ctx, d)
@@ -126,8 +149,8 @@ func (w *worldFlags) findBaseline(bin string) (b baseline.Baseline, found bool, 
 	return b, err == nil, err
 }
 
-// compare compares a run with the expected failures of its agent. It returns the run's own exit code and no text
-// where there are none.
+// compare compares a run with the expected failures of its agent. It returns the run's own exit code and no
+// text where there are none.
 func (w *worldFlags) compare(bin string, o *record.Outcome, own int) (text string, exit int, err error) {
 	b, found, err := w.findBaseline(bin)
 	if err != nil || !found {
