@@ -179,12 +179,20 @@ const podInterface = "eth0"
 // join puts the lease of a plain flannel peer into etcd, and takes it away again, and notes which nodes
 // with a
 // running agent and a lease did not follow in time.
-func (c *Cluster) join(ctx context.Context, client *clientv3.Client, s invariant.Snapshot) (*invariant.Join, error) {
+func (c *Cluster) join(
+	ctx context.Context,
+	client *clientv3.Client,
+	s invariant.Snapshot,
+) (*invariant.Join, error) {
 	j := &invariant.Join{Within: joinWithin, Peer: invariant.Lease{
 		Subnet: c.freeSubnet(s), PublicIP: c.freeAddress(s), Backend: "vxlan", VNI: c.opts.VNI, VtepMAC: joinMAC,
 	}}
 	if !j.Peer.Subnet.IsValid() || !j.Peer.PublicIP.IsValid() {
-		return nil, fmt.Errorf("no subnet of %s or no address of %s is free for it", c.opts.Network, c.opts.Underlay)
+		return nil, fmt.Errorf(
+			"no subnet of %s or no address of %s is free for it",
+			c.opts.Network,
+			c.opts.Underlay,
+		)
 	}
 	var followers []*Node
 	for i, n := range c.nodes {
@@ -212,7 +220,10 @@ func (c *Cluster) join(ctx context.Context, client *clientv3.Client, s invariant
 	}
 	stayed, err := c.await(ctx, followers, j.Peer, false)
 	for i, n := range followers {
-		j.Reactions = append(j.Reactions, invariant.Reaction{Node: n.Name(), Missing: missing[i], Stayed: stayed[i]})
+		j.Reactions = append(
+			j.Reactions,
+			invariant.Reaction{Node: n.Name(), Missing: missing[i], Stayed: stayed[i]},
+		)
 	}
 	return j, err
 }
@@ -220,7 +231,12 @@ func (c *Cluster) join(ctx context.Context, client *clientv3.Client, s invariant
 // await waits until every node has the peer's entries, or has none of them, and returns those for which
 // that is
 // not so in time.
-func (c *Cluster) await(ctx context.Context, nodes []*Node, peer invariant.Lease, there bool) ([][]string, error) {
+func (c *Cluster) await(
+	ctx context.Context,
+	nodes []*Node,
+	peer invariant.Lease,
+	there bool,
+) ([][]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinWithin)
 	defer cancel()
 	wrong := make([][]string, len(nodes))

@@ -57,8 +57,11 @@ func (w world) inject(faults ...fault.Fault) { w.must(w.Inject(w.t.Context(), fa
 
 // leaseText is a lease as a plain flannel node writes it.
 func leaseText(ip, mac string) string {
-	return fmt.Sprintf(`{"PublicIP":%q,"PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":%q}}`,
-		ip, mac)
+	return fmt.Sprintf(
+		`{"PublicIP":%q,"PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":%q}}`,
+		ip,
+		mac,
+	)
 }
 
 // broken is one way to break an invariant of a real world, and words of the sentence that says so.
@@ -73,8 +76,12 @@ var mac = net.HardwareAddr{2, 0, 0, 0, 0, 0x77}
 func brokenWorlds() []broken {
 	return []broken{
 		{"one-lease-per-node", func(w world) {
-			w.inject(fault.AgentPause{Node: "node02"}, fault.AgentPause{Node: "node01"}, fault.KeysPut{What: "a second lease",
-				Keys: map[string]string{"subnets/172.16.250.0-24": leaseText("192.168.200.202", mac.String())}})
+			w.inject(
+				fault.AgentPause{Node: "node02"},
+				fault.AgentPause{Node: "node01"},
+				fault.KeysPut{What: "a second lease",
+					Keys: map[string]string{"subnets/172.16.250.0-24": leaseText("192.168.200.202", mac.String())}},
+			)
 		}, []string{"192.168.200.202 has 2 leases", "subnets/172.16.250.0-24"}},
 		{"leases-do-not-overlap", func(w world) {
 			key, err := w.SubnetOf("node01")
@@ -90,8 +97,14 @@ func brokenWorlds() []broken {
 		}, []string{"node02 has route 172.16.251.0/24 via 172.16.251.0 dev flannel.1 onlink"}},
 		{"kernel-holds-what-is-explained", func(w world) {
 			m, l := w.pause()
-			w.must(m.Netlink().NeighSet(&netlink.Neigh{LinkIndex: l.Attrs().Index, Family: unix.AF_BRIDGE,
-				State: netlink.NUD_PERMANENT, Flags: netlink.NTF_SELF, IP: net.IPv4(192, 168, 200, 77), HardwareAddr: mac}))
+			w.must(m.Netlink().NeighSet(&netlink.Neigh{
+				LinkIndex:    l.Attrs().Index,
+				Family:       unix.AF_BRIDGE,
+				State:        netlink.NUD_PERMANENT,
+				Flags:        netlink.NTF_SELF,
+				IP:           net.IPv4(192, 168, 200, 77),
+				HardwareAddr: mac,
+			}))
 		}, []string{"node02 has fdb 02:00:00:00:00:77 dst 192.168.200.77 dev flannel.1"}},
 		{"kernel-holds-what-is-explained", func(w world) {
 			w.inject(fault.AgentPause{Node: "node02"}, fault.Tamper{Node: "node02", What: fault.NeighboursDeleted})
@@ -280,7 +293,8 @@ func TestAnAgentThatHangsMakesNoProgress(t *testing.T) {
 	}
 	text := invariant.Failures(results)
 	if !strings.Contains(text, "agent-makes-progress: 2s after subnets/172.16.0.0-24 of 192.168.200.2 was put") ||
-		!strings.Contains(text, "node02 lacks: route 172.16.0.0/24") || strings.Contains(text, "node01") ||
+		!strings.Contains(text, "node02 lacks: route 172.16.0.0/24") ||
+		strings.Contains(text, "node01") ||
 		strings.Count(text, "\n") > 0 {
 		t.Errorf("got %q", text)
 	}
@@ -288,7 +302,11 @@ func TestAnAgentThatHangsMakesNoProgress(t *testing.T) {
 
 func TestWaiversOfACluster(t *testing.T) {
 	c := cluster(t, harness.Options{Agent: ours(), Nodes: 1})
-	if err := c.Waive("no-such-thing", "why"); err == nil || !strings.Contains(err.Error(), "cni0-equals-subnet") {
+	if err := c.Waive(
+		"no-such-thing",
+		"why",
+	); err == nil ||
+		!strings.Contains(err.Error(), "cni0-equals-subnet") {
 		t.Errorf("an unknown id: %v", err)
 	}
 	if err := c.Waive("no-veth-without-pod", ""); err == nil {
@@ -333,7 +351,8 @@ func TestWhatIsLeftIsFound(t *testing.T) {
 	}
 	err = c.Close()
 	held.Close()
-	if err == nil || !strings.Contains(err.Error(), "nothing-left: the closed world has left the namespace net:[") ||
+	if err == nil ||
+		!strings.Contains(err.Error(), "nothing-left: the closed world has left the namespace net:[") ||
 		!strings.Contains(err.Error(), "of node01, held by /proc/self/fd/") {
 		t.Errorf("got %v", err)
 	}

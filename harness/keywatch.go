@@ -87,7 +87,9 @@ func (c *Cluster) followKeys(ctx context.Context, p *node.Process) {
 		return // it is starting, or gone again
 	}
 	c.compareKeys(resp)
-	err = c.follow(client.Watch(ctx, c.EtcdPrefix()+"/", clientv3.WithPrefix(), clientv3.WithRev(resp.Header.Revision+1)))
+	err = c.follow(
+		client.Watch(ctx, c.EtcdPrefix()+"/", clientv3.WithPrefix(), clientv3.WithRev(resp.Header.Revision+1)),
+	)
 	why := "etcd has ended"
 	if p.Running() {
 		if ctx.Err() != nil {

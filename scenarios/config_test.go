@@ -88,8 +88,11 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 				WithTimeout(10 * time.Second).Should(Succeed())
 		}, SpecTimeout(time.Minute))
 
-	It("with another MTU reaches device, subnet.env, bridge and new pods at restart", Label("issue:flannel-1011"),
-		suite.Red("keep-mtu"), func(ctx SpecContext) {
+	It(
+		"with another MTU reaches device, subnet.env, bridge and new pods at restart",
+		Label("issue:flannel-1011"),
+		suite.Red("keep-mtu"),
+		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})
 			suite.Inject(ctx, c, fault.ConfigChanged{
 				Config: `{"Network":"172.16.0.0/16","SubnetLen":24,` +
@@ -101,7 +104,9 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 				Expect(mtus(ctx, c, n, n+"-fresh")).To(HaveEach(1350), n)
 			}
 			expectNothingLost(ctx, c)
-		}, SpecTimeout(time.Minute))
+		},
+		SpecTimeout(time.Minute),
+	)
 })
 
 var _ = Describe("uplink", Label("kind:data-plane"), func() {
@@ -117,7 +122,11 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 					return m.Netlink().LinkSetMTU(link, mtu)
 				}
 			}
-			suite.Inject(ctx, c, fault.Done{Node: "node02", What: "uplink with MTU 1400", Do: set(1400), Undo: set(1500)})
+			suite.Inject(
+				ctx,
+				c,
+				fault.Done{Node: "node02", What: "uplink with MTU 1400", Do: set(1400), Undo: set(1500)},
+			)
 			Eventually(ctx, func() int { return deviceMTU(c, "node02") }).Should(Equal(1350))
 			Expect(mtus(ctx, c, "node02", "node02-fresh")).To(HaveEach(1350))
 			suite.Heal(ctx, c)

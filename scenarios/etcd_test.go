@@ -59,8 +59,16 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 		},
 		Entry("by refusing writes for want of space", SpecTimeout(time.Minute),
 			Label("issue:flannel-1240", "fault:etcd-no-space"), false, fault.EtcdNoSpace{}),
-		Entry("by refusing the agents' writes", SpecTimeout(time.Minute),
-			Label("issue:microk8s-2297", "fault:etcd-write-removed"), true, fault.EtcdPermissionRemoved{KeepRead: true}),
+		Entry(
+			"by refusing the agents' writes",
+			SpecTimeout(time.Minute),
+			Label(
+				"issue:microk8s-2297",
+				"fault:etcd-write-removed",
+			),
+			true,
+			fault.EtcdPermissionRemoved{KeepRead: true},
+		),
 		Entry("by refusing the agents altogether", SpecTimeout(time.Minute),
 			Label("issue:flannel-904", "fault:etcd-permission-removed"), true, fault.EtcdPermissionRemoved{}),
 		Entry("by an expired certificate", SpecTimeout(time.Minute),
@@ -92,8 +100,11 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			expectNothingLost(ctx, c)
 		}, SpecTimeout(time.Minute))
 
-	It("of three members loses its leader, then its quorum", Label("fault:etcd-member-loss", "fault:etcd-quorum-loss"),
-		suite.Red("first-endpoint-only", "exit-on-revoked"), func(ctx SpecContext) {
+	It(
+		"of three members loses its leader, then its quorum",
+		Label("fault:etcd-member-loss", "fault:etcd-quorum-loss"),
+		suite.Red("first-endpoint-only", "exit-on-revoked"),
+		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{
 				Nodes: 6, Idle: []string{"node05", "node06"}, EtcdMembers: 3, LeaseTTL: 2 * time.Second,
 			})
@@ -115,7 +126,9 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Expect(c.StartAgent(ctx, "node06")).To(Succeed())
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			expectNothingLost(ctx, c)
-		}, SpecTimeout(time.Minute))
+		},
+		SpecTimeout(time.Minute),
+	)
 
 	It("whose connection to a node goes silent is noticed, and another joins", Label("fault:etcd-black-hole"),
 		suite.Red("watch-not-relisted"), func(ctx SpecContext) {

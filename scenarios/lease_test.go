@@ -103,8 +103,11 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			expectNothingLostBut(ctx, c, "node05")
 		}, SpecTimeout(time.Minute))
 
-	It("is renewed early, and again after a renewal has failed", Label("issue:flannel-1240", "fault:etcd-pause"),
-		suite.Red("renewal-gives-up"), func(ctx SpecContext) {
+	It(
+		"is renewed early, and again after a renewal has failed",
+		Label("issue:flannel-1240", "fault:etcd-pause"),
+		suite.Red("renewal-gives-up"),
+		func(ctx SpecContext) {
 			const ttl = 4 * time.Second
 			c := running(ctx, harness.Options{LeaseTTL: ttl})
 			before, err := c.EtcdLeases(ctx)
@@ -124,7 +127,9 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			Expect(c.EtcdLeases(ctx)).To(ConsistOf(before), "a lease was lost and granted anew")
 			Expect(agent.Running()).To(BeTrue())
 			expectNothingLost(ctx, c)
-		}, SpecTimeout(time.Minute))
+		},
+		SpecTimeout(time.Minute),
+	)
 
 	It("goes to each of thirty agents that start at once, some killed on the way and etcd paused",
 		Label("issue:flannel-1531", "fault:agent-kill", "fault:etcd-pause"), suite.Red("die-on-lost-race"),

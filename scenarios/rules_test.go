@@ -99,7 +99,11 @@ var _ = Describe("rules", Label("kind:rules"), func() {
 			suite.Inject(ctx, c, fault.Tamper{Node: "node02", What: fault.RulesFlushed})
 			Eventually(ctx, func() []string { return ruleSet(c, "node02") }).WithTimeout(2 * time.Second).
 				Should(Equal(before))
-			Eventually(ctx, reached).WithTimeout(5*time.Second).Should(BeTrue(), "%s does not reach the outside", from.Name)
+			Eventually(
+				ctx,
+				reached,
+			).WithTimeout(5*time.Second).
+				Should(BeTrue(), "%s does not reach the outside", from.Name)
 			expectNothingLost(ctx, c)
 		}, SpecTimeout(time.Minute))
 

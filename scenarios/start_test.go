@@ -46,7 +46,10 @@ func withAddress(link string, add bool, addresses ...string) func(*node.Machine)
 }
 
 var _ = Describe("agent at start", Label("kind:start"), func() {
-	It("waits for its uplink's address, or ends as a failure", Label("issue:flannel-418"), suite.Red("uplink-once"),
+	It(
+		"waits for its uplink's address, or ends as a failure",
+		Label("issue:flannel-418"),
+		suite.Red("uplink-once"),
 		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}})
 			const addr = "192.168.200.205/24"
@@ -69,7 +72,9 @@ var _ = Describe("agent at start", Label("kind:start"), func() {
 				WithTimeout(10 * time.Second).ShouldNot(BeEmpty())
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			expectNothingLost(ctx, c)
-		}, SpecTimeout(time.Minute))
+		},
+		SpecTimeout(time.Minute),
+	)
 
 	It("puts its own address right and leaves foreign ones on the device alone", Label("issue:flannel-1060"),
 		suite.Red("foreign-address-fatal"), func(ctx SpecContext) {

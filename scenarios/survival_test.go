@@ -84,7 +84,10 @@ func expectFreshPods(ctx context.Context, c *harness.Cluster, name string, nodes
 }
 
 var _ = Describe("agent", Label("kind:survival"), func() {
-	DescribeTable("loses nothing while it is away and back", Label("issue:flannel-1002"), suite.Red("on-demand-neighbours", "new-device-at-start"),
+	DescribeTable(
+		"loses nothing while it is away and back",
+		Label("issue:flannel-1002"),
+		suite.Red("on-demand-neighbours", "new-device-at-start"),
 		func(ctx SpecContext, away func(ctx context.Context, c *harness.Cluster)) {
 			c := running(ctx, harness.Options{})
 			before, rules := deviceOf(c, "node02"), ruleHandles(c, "node02")
@@ -120,28 +123,40 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 		}),
 	)
 
-	It("starts from its saved state while etcd is away", Label("fault:etcd-stop"), suite.Red("no-saved-state"), func(ctx SpecContext) {
-		c := running(ctx, harness.Options{})
-		before, device := subnets(c), deviceOf(c, "node02")
-		suite.Inject(ctx, c, fault.EtcdStop{}, fault.AgentKill{Node: "node02"},
-			fault.FileDeleted{Node: "node02", Path: c.SubnetFile()})
-		suite.Step(c, "the agent is started without etcd")
-		Expect(c.StartAgent(ctx, "node02")).To(Succeed())
-		Expect(subnets(c)).To(Equal(before))
-		Expect(deviceOf(c, "node02")).To(Equal(device))
-		expectFreshPods(ctx, c, "fresh")
-		_, err := c.HealOne(ctx, fault.EtcdStop{})
-		Expect(err).NotTo(HaveOccurred())
-		Eventually(
-			ctx,
-			func() []string { return leasesOf(ctx, c) },
-		).WithTimeout(10 * time.Second).
-			Should(Equal(before))
-		expectNothingLost(ctx, c)
-	}, SpecTimeout(time.Minute))
+	It(
+		"starts from its saved state while etcd is away",
+		Label("fault:etcd-stop"),
+		suite.Red("no-saved-state"),
+		func(ctx SpecContext) {
+			c := running(ctx, harness.Options{})
+			before, device := subnets(c), deviceOf(c, "node02")
+			suite.Inject(ctx, c, fault.EtcdStop{}, fault.AgentKill{Node: "node02"},
+				fault.FileDeleted{Node: "node02", Path: c.SubnetFile()})
+			suite.Step(c, "the agent is started without etcd")
+			Expect(c.StartAgent(ctx, "node02")).To(Succeed())
+			Expect(subnets(c)).To(Equal(before))
+			Expect(deviceOf(c, "node02")).To(Equal(device))
+			expectFreshPods(ctx, c, "fresh")
+			_, err := c.HealOne(ctx, fault.EtcdStop{})
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(
+				ctx,
+				func() []string { return leasesOf(ctx, c) },
+			).WithTimeout(10 * time.Second).
+				Should(Equal(before))
+			expectNothingLost(ctx, c)
+		},
+		SpecTimeout(time.Minute),
+	)
 
-	It("comes back after a reboot with the same subnet and VTEP MAC, etcd away or not",
-		Label("issue:flannel-1474", "fault:reboot"), suite.Red("no-saved-state", "new-device-at-start"), func(ctx SpecContext) {
+	It(
+		"comes back after a reboot with the same subnet and VTEP MAC, etcd away or not",
+		Label(
+			"issue:flannel-1474",
+			"fault:reboot",
+		),
+		suite.Red("no-saved-state", "new-device-at-start"),
+		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})
 			before, mac := subnets(c), macOf(c, "node03")
 			suite.Inject(ctx, c, fault.EtcdStop{})
@@ -162,9 +177,14 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 			Expect(c.CollectGarbage(ctx, "node03")).To(Succeed())
 			expectFreshPods(ctx, c, "with-etcd")
 			expectNothingLostBut(ctx, c, "node03")
-		}, SpecTimeout(time.Minute))
+		},
+		SpecTimeout(time.Minute),
+	)
 
-	It("ends within 5 s of SIGTERM, twenty times, etcd away or not", Label("issue:flannel-2135"), suite.Red("panic-at-exit"),
+	It(
+		"ends within 5 s of SIGTERM, twenty times, etcd away or not",
+		Label("issue:flannel-2135"),
+		suite.Red("panic-at-exit"),
 		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})
 			for i := range 20 {
@@ -184,7 +204,9 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(agent.Tail(200)).NotTo(ContainElement(ContainSubstring("panic")))
 			expectNothingLost(ctx, c)
-		}, SpecTimeout(2*time.Minute))
+		},
+		SpecTimeout(2*time.Minute),
+	)
 
 	It("refuses a public address that is another node's, and leaves that one alone",
 		Label("issue:flannel-51", "kind:lease"), suite.Red("no-owner-records"), func(ctx SpecContext) {
@@ -205,7 +227,10 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 })
 
 var _ = Describe("etcd", Label("kind:survival"), func() {
-	It("emptied, has every node register the subnet it had", Label("issue:flannel-610", "fault:etcd-wipe"), suite.Red("rewind-unnoticed"),
+	It(
+		"emptied, has every node register the subnet it had",
+		Label("issue:flannel-610", "fault:etcd-wipe"),
+		suite.Red("rewind-unnoticed"),
 		func(ctx SpecContext) {
 			needs(driver.FeatureEtcdV3)
 			c := running(ctx, harness.Options{})
@@ -217,9 +242,14 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 				Should(Equal(before))
 			expectFreshPods(ctx, c, "fresh")
 			expectNothingLost(ctx, c)
-		}, SpecTimeout(time.Minute))
+		},
+		SpecTimeout(time.Minute),
+	)
 
-	It("restored from an older snapshot, is followed again", Label("issue:flannel-1474", "fault:etcd-restore"), suite.Red("rewind-unnoticed", "rewind-forgets-peers"),
+	It(
+		"restored from an older snapshot, is followed again",
+		Label("issue:flannel-1474", "fault:etcd-restore"),
+		suite.Red("rewind-unnoticed", "rewind-forgets-peers"),
 		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{Nodes: 6, Idle: []string{"node05", "node06"}})
 			copied, err := c.Etcd().Save(ctx)
@@ -236,9 +266,14 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Expect(c.StartAgent(ctx, "node06")).To(Succeed())
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			expectNothingLost(ctx, c)
-		}, SpecTimeout(time.Minute))
+		},
+		SpecTimeout(time.Minute),
+	)
 
-	It("compacted while a node was cut off, is listed again", Label("issue:flannel-2470", "fault:etcd-compact"), suite.Red("watch-not-relisted"),
+	It(
+		"compacted while a node was cut off, is listed again",
+		Label("issue:flannel-2470", "fault:etcd-compact"),
+		suite.Red("watch-not-relisted"),
 		func(ctx SpecContext) {
 			needs(driver.FeatureEtcdV3)
 			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}})
@@ -249,9 +284,14 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			suite.Heal(ctx, c)
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			expectNothingLost(ctx, c)
-		}, SpecTimeout(time.Minute))
+		},
+		SpecTimeout(time.Minute),
+	)
 
-	It("silent for 10 s, leaves agents idle and quiet", Label("issue:flannel-1830", "fault:etcd-stop"), suite.Red("busy-without-etcd"),
+	It(
+		"silent for 10 s, leaves agents idle and quiet",
+		Label("issue:flannel-1830", "fault:etcd-stop"),
+		suite.Red("busy-without-etcd"),
 		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})
 			suite.Inject(ctx, c, fault.EtcdStop{})
@@ -265,9 +305,13 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Expect(len(agent.Tail(200))-lines).To(BeNumerically("<", 5), "lines of log")
 			suite.Heal(ctx, c)
 			expectNothingLost(ctx, c)
-		}, SpecTimeout(time.Minute))
+		},
+		SpecTimeout(time.Minute),
+	)
 
-	DescribeTable("takes a lease away, and the node has it again and loses nothing", suite.Red("exit-on-revoked"),
+	DescribeTable(
+		"takes a lease away, and the node has it again and loses nothing",
+		suite.Red("exit-on-revoked"),
 		func(ctx SpecContext, lost fault.Fault) {
 			needs(driver.FeatureEtcdV3)
 			c := running(ctx, harness.Options{LeaseTTL: 3 * time.Second})
@@ -284,81 +328,97 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 		Entry("overwritten", SpecTimeout(time.Minute), fault.LeaseOverwritten{Node: "node02"}),
 	)
 
-	It("full of nonsense, has it ignored and named", Label("issue:flannel-1368"), suite.Red("garbage-is-empty"), func(ctx SpecContext) {
-		needs(driver.FeatureEtcdV3)
-		c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}})
-		taken, err := c.SubnetOf("node02")
-		Expect(err).NotTo(HaveOccurred())
-		lease := func(ip, mac string, vni int) string {
-			return fmt.Sprintf(`{"PublicIP":%q,"PublicIPv6":null,"BackendType":"vxlan",`+
-				`"BackendData":{"VNI":%d,"VtepMAC":%q}}`, ip, vni, mac)
-		}
-		good := "02:00:00:00:00:77"
-		suite.Inject(ctx, c, fault.KeysPut{What: "nonsense", Keys: map[string]string{
-			"subnets/hello":                          "world",
-			"subnets/172.16.200.0-24":                "",
-			"subnets/172.16.201.0-24":                `{"PublicIP":"192.168`,
-			"subnets/172.16.202.0-24":                `{"PublicIP":"192.168.200.77","BackendType":"udp"}`,
-			"subnets/172.16.203.0-24":                lease("192.168.200.77", good, 9),
-			"subnets/172.16.204.0-24":                lease("192.168.200.77", "01:00:5e:00:00:01", 1),
-			"subnets/10.77.0.0-24":                   lease("192.168.200.77", good, 1),
-			"subnets/172.16.205.0-24":                lease("192.168.200.201", good, 1),
-			"subnets/172.16.0.0-16":                  lease("192.168.200.77", good, 1),
-			"subnets/" + taken[:len(taken)-2] + "25": lease("192.168.200.78", good, 1),
-		}})
-		suite.Step(c, "node05 joins")
-		Expect(c.StartAgent(ctx, "node05")).To(Succeed())
-		Expect(c.WaitConverged(ctx)).To(Succeed())
-		m, err := c.Machine("node03")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(fdbOf(c, m)).NotTo(ContainElement(HaveField("IP.String()", HavePrefix("192.168.200.7"))))
-		talkFor(ctx, c, 50)
-		expectNothingLost(ctx, c)
-	}, SpecTimeout(time.Minute))
+	It(
+		"full of nonsense, has it ignored and named",
+		Label("issue:flannel-1368"),
+		suite.Red("garbage-is-empty"),
+		func(ctx SpecContext) {
+			needs(driver.FeatureEtcdV3)
+			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}})
+			taken, err := c.SubnetOf("node02")
+			Expect(err).NotTo(HaveOccurred())
+			lease := func(ip, mac string, vni int) string {
+				return fmt.Sprintf(`{"PublicIP":%q,"PublicIPv6":null,"BackendType":"vxlan",`+
+					`"BackendData":{"VNI":%d,"VtepMAC":%q}}`, ip, vni, mac)
+			}
+			good := "02:00:00:00:00:77"
+			suite.Inject(ctx, c, fault.KeysPut{What: "nonsense", Keys: map[string]string{
+				"subnets/hello":                          "world",
+				"subnets/172.16.200.0-24":                "",
+				"subnets/172.16.201.0-24":                `{"PublicIP":"192.168`,
+				"subnets/172.16.202.0-24":                `{"PublicIP":"192.168.200.77","BackendType":"udp"}`,
+				"subnets/172.16.203.0-24":                lease("192.168.200.77", good, 9),
+				"subnets/172.16.204.0-24":                lease("192.168.200.77", "01:00:5e:00:00:01", 1),
+				"subnets/10.77.0.0-24":                   lease("192.168.200.77", good, 1),
+				"subnets/172.16.205.0-24":                lease("192.168.200.201", good, 1),
+				"subnets/172.16.0.0-16":                  lease("192.168.200.77", good, 1),
+				"subnets/" + taken[:len(taken)-2] + "25": lease("192.168.200.78", good, 1),
+			}})
+			suite.Step(c, "node05 joins")
+			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
+			Expect(c.WaitConverged(ctx)).To(Succeed())
+			m, err := c.Machine("node03")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(fdbOf(c, m)).NotTo(ContainElement(HaveField("IP.String()", HavePrefix("192.168.200.7"))))
+			talkFor(ctx, c, 50)
+			expectNothingLost(ctx, c)
+		},
+		SpecTimeout(time.Minute),
+	)
 })
 
 var _ = Describe("lease", Label("kind:lease"), func() {
-	It("is given back by --leave, and peers drop it at once", suite.Red("exit-when-exhausted"), func(ctx SpecContext) {
-		needs(driver.FeatureLeave)
-		c := running(ctx, harness.Options{Network: prefix("172.16.0.0/22"), Nodes: 4, Idle: []string{"node04"}})
-		suite.Step(c, "node04 finds every subnet leased, and waits")
-		waiting, err := c.LaunchAgent(ctx, "node04")
-		Expect(err).NotTo(HaveOccurred())
-		Eventually(ctx, func() []string { return waiting.Tail(20) }).WithTimeout(10 * time.Second).
-			Should(ContainElement(ContainSubstring("no free subnet")))
-		Expect(waiting.Running()).To(BeTrue())
+	It(
+		"is given back by --leave, and peers drop it at once",
+		suite.Red("exit-when-exhausted"),
+		func(ctx SpecContext) {
+			needs(driver.FeatureLeave)
+			c := running(ctx, harness.Options{Network: prefix("172.16.0.0/22"), Nodes: 4, Idle: []string{"node04"}})
+			suite.Step(c, "node04 finds every subnet leased, and waits")
+			waiting, err := c.LaunchAgent(ctx, "node04")
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(ctx, func() []string { return waiting.Tail(20) }).WithTimeout(10 * time.Second).
+				Should(ContainElement(ContainSubstring("no free subnet")))
+			Expect(waiting.Running()).To(BeTrue())
 
-		left, err := c.SubnetOf("node03")
-		Expect(err).NotTo(HaveOccurred())
-		suite.Step(c, "node03 leaves for good, so no heal may start its agent again")
-		gone, err := c.Agent("node03")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(gone.Terminate(ctx, 5*time.Second)).To(Succeed())
-		leave, err := c.RunAgent(ctx, "node03", "--leave")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(leave.ExitErr()).NotTo(HaveOccurred(), "%v", leave.Tail(10))
-		suite.Step(c, "node04 takes what is free now")
-		Eventually(ctx, func() (string, error) { return c.LeaseOf(ctx, "node04") }).
-			WithTimeout(10 * time.Second).Should(Equal(left))
-		Eventually(ctx, func() error { return c.KnowsOnly("node01", "node02", "node04") }).
-			WithTimeout(5 * time.Second).Should(Succeed())
-		expectNothingLostBut(ctx, c, "node03")
-	}, SpecTimeout(time.Minute))
+			left, err := c.SubnetOf("node03")
+			Expect(err).NotTo(HaveOccurred())
+			suite.Step(c, "node03 leaves for good, so no heal may start its agent again")
+			gone, err := c.Agent("node03")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(gone.Terminate(ctx, 5*time.Second)).To(Succeed())
+			leave, err := c.RunAgent(ctx, "node03", "--leave")
+			Expect(err).NotTo(HaveOccurred())
+			Expect(leave.ExitErr()).NotTo(HaveOccurred(), "%v", leave.Tail(10))
+			suite.Step(c, "node04 takes what is free now")
+			Eventually(ctx, func() (string, error) { return c.LeaseOf(ctx, "node04") }).
+				WithTimeout(10 * time.Second).Should(Equal(left))
+			Eventually(ctx, func() error { return c.KnowsOnly("node01", "node02", "node04") }).
+				WithTimeout(5 * time.Second).Should(Succeed())
+			expectNothingLostBut(ctx, c, "node03")
+		},
+		SpecTimeout(time.Minute),
+	)
 
-	It("of a plain flannel peer is followed, and its end too", suite.Red("peers-never-dropped"), func(ctx SpecContext) {
-		needs(driver.FeatureEtcdV3)
-		c := running(ctx, harness.Options{})
-		peer := fault.KeysPut{What: "a flannel peer's lease", Keys: map[string]string{
-			"subnets/172.16.250.0-24": `{"PublicIP":"192.168.200.250","PublicIPv6":null,"BackendType":"vxlan",` +
-				`"BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:fa"}}`,
-		}}
-		suite.Inject(ctx, c, peer)
-		m, err := c.Machine("node01")
-		Expect(err).NotTo(HaveOccurred())
-		theirs := HaveField("MAC", "02:00:00:00:00:fa")
-		Eventually(ctx, func() any { return fdbOf(c, m) }).Should(ContainElement(theirs))
-		suite.Heal(ctx, c)
-		Eventually(ctx, func() any { return fdbOf(c, m) }).ShouldNot(ContainElement(theirs))
-		expectNothingLost(ctx, c)
-	}, SpecTimeout(time.Minute))
+	It(
+		"of a plain flannel peer is followed, and its end too",
+		suite.Red("peers-never-dropped"),
+		func(ctx SpecContext) {
+			needs(driver.FeatureEtcdV3)
+			c := running(ctx, harness.Options{})
+			peer := fault.KeysPut{What: "a flannel peer's lease", Keys: map[string]string{
+				"subnets/172.16.250.0-24": `{"PublicIP":"192.168.200.250","PublicIPv6":null,"BackendType":"vxlan",` +
+					`"BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:fa"}}`,
+			}}
+			suite.Inject(ctx, c, peer)
+			m, err := c.Machine("node01")
+			Expect(err).NotTo(HaveOccurred())
+			theirs := HaveField("MAC", "02:00:00:00:00:fa")
+			Eventually(ctx, func() any { return fdbOf(c, m) }).Should(ContainElement(theirs))
+			suite.Heal(ctx, c)
+			Eventually(ctx, func() any { return fdbOf(c, m) }).ShouldNot(ContainElement(theirs))
+			expectNothingLost(ctx, c)
+		},
+		SpecTimeout(time.Minute),
+	)
 })

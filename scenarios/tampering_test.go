@@ -43,22 +43,30 @@ var _ = Describe("tampering", Label("kind:data-plane"), func() {
 		Entry("forwarding off", SpecTimeout(time.Minute), fault.ForwardingOff),
 	)
 
-	It("by a FORWARD policy of DROP is passed through", Label("issue:flannel-799"), suite.Red("deaf"), func(ctx SpecContext) {
-		c := running(ctx, harness.Options{})
-		suite.Inject(ctx, c, fault.Tamper{Node: "node02", What: fault.ForwardDrop})
-		at := time.Now()
-		talkFor(ctx, c, 100)
-		report, err := c.Mesh().Settle(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		recovery, ok := report.Recovery(at)
-		Expect(ok).To(BeTrue(), "a pair still does not answer")
-		Expect(recovery).To(BeNumerically("<", time.Second))
-		expectFreshPods(ctx, c, "fresh")
-	}, SpecTimeout(time.Minute))
+	It(
+		"by a FORWARD policy of DROP is passed through",
+		Label("issue:flannel-799"),
+		suite.Red("deaf"),
+		func(ctx SpecContext) {
+			c := running(ctx, harness.Options{})
+			suite.Inject(ctx, c, fault.Tamper{Node: "node02", What: fault.ForwardDrop})
+			at := time.Now()
+			talkFor(ctx, c, 100)
+			report, err := c.Mesh().Settle(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			recovery, ok := report.Recovery(at)
+			Expect(ok).To(BeTrue(), "a pair still does not answer")
+			Expect(recovery).To(BeNumerically("<", time.Second))
+			expectFreshPods(ctx, c, "fresh")
+		},
+		SpecTimeout(time.Minute),
+	)
 })
 
 var _ = Describe("uplink", Label("kind:data-plane"), func() {
-	DescribeTable("that goes and comes back carries the overlay again, without a restart", suite.Red("deaf"),
+	DescribeTable(
+		"that goes and comes back carries the overlay again, without a restart",
+		suite.Red("deaf"),
 		func(ctx SpecContext, gone fault.Fault) {
 			c := running(ctx, harness.Options{})
 			before, err := c.DataPlane("node02")
@@ -75,40 +83,55 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 			expectFreshPods(ctx, c, "fresh")
 			expectNothingLostBut(ctx, c, "node02")
 		},
-		Entry("down and up", SpecTimeout(time.Minute), Label("issue:flannel-1759"), fault.UplinkDown{Node: "node02"}),
+		Entry(
+			"down and up",
+			SpecTimeout(time.Minute),
+			Label("issue:flannel-1759"),
+			fault.UplinkDown{Node: "node02"},
+		),
 		Entry("replaced by another", SpecTimeout(time.Minute), Label("issue:flannel-877"),
 			fault.UplinkReplaced{Node: "node02"}),
 	)
 
-	It("with another address is told to the peers, without a restart", suite.Red("deaf"), func(ctx SpecContext) {
-		c := running(ctx, harness.Options{})
-		subnet, err := c.SubnetOf("node02")
-		Expect(err).NotTo(HaveOccurred())
-		mac := macOf(c, "node02")
-		suite.Inject(ctx, c, fault.UplinkReaddressed{Node: "node02", Addr: prefix("192.168.200.222/24")})
-		at := time.Now()
-		Eventually(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).WithTimeout(5 * time.Second).
-			Should(ContainElement(And(HaveField("Key", subnet), HaveField("PublicIP.String()", "192.168.200.222"))))
-		talkFor(ctx, c, 200)
-		recovery, ok := c.Mesh().Report().Recovery(at)
-		Expect(ok).To(BeTrue(), "a pair still does not answer")
-		Expect(recovery).To(BeNumerically("<", 2*time.Second))
-		Expect(macOf(c, "node02")).To(Equal(mac))
-		Expect(c.SubnetOf("node02")).To(Equal(subnet))
-		expectFreshPods(ctx, c, "fresh")
-		expectNothingLostBut(ctx, c, "node02")
-	}, SpecTimeout(time.Minute))
+	It(
+		"with another address is told to the peers, without a restart",
+		suite.Red("deaf"),
+		func(ctx SpecContext) {
+			c := running(ctx, harness.Options{})
+			subnet, err := c.SubnetOf("node02")
+			Expect(err).NotTo(HaveOccurred())
+			mac := macOf(c, "node02")
+			suite.Inject(ctx, c, fault.UplinkReaddressed{Node: "node02", Addr: prefix("192.168.200.222/24")})
+			at := time.Now()
+			Eventually(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).WithTimeout(5 * time.Second).
+				Should(ContainElement(And(HaveField("Key", subnet), HaveField("PublicIP.String()", "192.168.200.222"))))
+			talkFor(ctx, c, 200)
+			recovery, ok := c.Mesh().Report().Recovery(at)
+			Expect(ok).To(BeTrue(), "a pair still does not answer")
+			Expect(recovery).To(BeNumerically("<", 2*time.Second))
+			Expect(macOf(c, "node02")).To(Equal(mac))
+			Expect(c.SubnetOf("node02")).To(Equal(subnet))
+			expectFreshPods(ctx, c, "fresh")
+			expectNothingLostBut(ctx, c, "node02")
+		},
+		SpecTimeout(time.Minute),
+	)
 })
 
 var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"), func() {
-	It("that are dead or silent do not keep an agent from a living one", suite.Red("first-endpoint-only"), func(ctx SpecContext) {
-		// Nobody has .99, so what is sent there is lost; nothing listens on port 1 of etcd's machine.
-		c := running(ctx, harness.Options{
-			EtcdEndpoints: []string{"http://192.168.200.99:2379", "http://192.168.200.10:1"}, Nodes: 2,
-		})
-		expectFreshPods(ctx, c, "fresh")
-		expectNothingLost(ctx, c)
-	}, SpecTimeout(time.Minute))
+	It(
+		"that are dead or silent do not keep an agent from a living one",
+		suite.Red("first-endpoint-only"),
+		func(ctx SpecContext) {
+			// Nobody has .99, so what is sent there is lost; nothing listens on port 1 of etcd's machine.
+			c := running(ctx, harness.Options{
+				EtcdEndpoints: []string{"http://192.168.200.99:2379", "http://192.168.200.10:1"}, Nodes: 2,
+			})
+			expectFreshPods(ctx, c, "fresh")
+			expectNothingLost(ctx, c)
+		},
+		SpecTimeout(time.Minute),
+	)
 
 	It("may appear after the agent", suite.Red("exit-without-etcd"), func(ctx SpecContext) {
 		c := chaos.Cluster(ctx, harness.Options{Agent: ours(), Nodes: 2, Idle: []string{"node01", "node02"}})

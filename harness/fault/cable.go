@@ -31,13 +31,18 @@ func (f UplinkDown) Inject(ctx context.Context, w World) error {
 	if err := w.Switch().PullCable(f.Node, f.Name()); err != nil {
 		return err
 	}
-	return prove(ctx, proofWithin, node.Uplink+" of "+f.Node+" has no carrier", func(context.Context) (bool, error) {
-		if !machine.On() {
-			return false, fmt.Errorf("%s is switched off", f.Node)
-		}
-		link, err := machine.Netlink().LinkByName(node.Uplink)
-		return err == nil && link.Attrs().RawFlags&unix.IFF_RUNNING == 0, err
-	})
+	return prove(
+		ctx,
+		proofWithin,
+		node.Uplink+" of "+f.Node+" has no carrier",
+		func(context.Context) (bool, error) {
+			if !machine.On() {
+				return false, fmt.Errorf("%s is switched off", f.Node)
+			}
+			link, err := machine.Netlink().LinkByName(node.Uplink)
+			return err == nil && link.Attrs().RawFlags&unix.IFF_RUNNING == 0, err
+		},
+	)
 }
 
 // UplinkReplaced takes a node's uplink away and gives it another one with the same name and address: a new index,
@@ -150,7 +155,11 @@ func PacketLoss(node string, share float64) BadCable {
 
 // PacketDelay holds every frame back, each way, by jitter more or less.
 func PacketDelay(node string, by, jitter time.Duration) BadCable {
-	return BadCable{node, fmt.Sprintf("packets delayed by %s", by), underlay.Impairment{Delay: by, Jitter: jitter}}
+	return BadCable{
+		node,
+		fmt.Sprintf("packets delayed by %s", by),
+		underlay.Impairment{Delay: by, Jitter: jitter},
+	}
 }
 
 // PacketReorder holds frames back except for a share, which overtakes the others.
@@ -161,12 +170,20 @@ func PacketReorder(node string, share float64, by time.Duration) BadCable {
 
 // PacketDuplicate has a share of the frames arrive twice.
 func PacketDuplicate(node string, share float64) BadCable {
-	return BadCable{node, fmt.Sprintf("%g %% of packets duplicated", 100*share), underlay.Impairment{Duplicate: share}}
+	return BadCable{
+		node,
+		fmt.Sprintf("%g %% of packets duplicated", 100*share),
+		underlay.Impairment{Duplicate: share},
+	}
 }
 
 // PacketCorrupt flips a bit in a share of the frames.
 func PacketCorrupt(node string, share float64) BadCable {
-	return BadCable{node, fmt.Sprintf("%g %% of packets corrupted", 100*share), underlay.Impairment{Corrupt: share}}
+	return BadCable{
+		node,
+		fmt.Sprintf("%g %% of packets corrupted", 100*share),
+		underlay.Impairment{Corrupt: share},
+	}
 }
 
 // RateLimit lets so many bits a second pass, each way.

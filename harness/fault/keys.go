@@ -39,7 +39,12 @@ func withEtcd(ctx context.Context, w World, fn func(*clientv3.Client) error) err
 const answerWithin = 10 * time.Second
 
 // leaseOf finds the key and etcd lease of a node; it must have one.
-func leaseOf(ctx context.Context, c *clientv3.Client, w World, node string) (string, clientv3.LeaseID, error) {
+func leaseOf(
+	ctx context.Context,
+	c *clientv3.Client,
+	w World,
+	node string,
+) (string, clientv3.LeaseID, error) {
 	machine, err := w.Machine(node)
 	if err != nil {
 		return "", 0, err

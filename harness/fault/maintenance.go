@@ -177,10 +177,15 @@ func (f EtcdNoSpace) Inject(ctx context.Context, w World) error {
 		return err
 	}
 	return withEtcd(ctx, w, func(c *clientv3.Client) error {
-		return prove(ctx, proofWithin, "a write is refused for want of space", func(ctx context.Context) (bool, error) {
-			_, err := c.Put(ctx, "proof", "")
-			return errors.Is(err, rpctypes.ErrNoSpace), err
-		})
+		return prove(
+			ctx,
+			proofWithin,
+			"a write is refused for want of space",
+			func(ctx context.Context) (bool, error) {
+				_, err := c.Put(ctx, "proof", "")
+				return errors.Is(err, rpctypes.ErrNoSpace), err
+			},
+		)
 	})
 }
 

@@ -35,7 +35,10 @@ func Deaf(w World, name string) Partition {
 func Halves(w World) Partition {
 	nodes := w.Nodes()
 	first := nodes[:(len(nodes)+1)/2]
-	return Partition{"nodes cut into halves", bothWays(without(everybody(w), nodes[len(first):]...), nodes[len(first):])}
+	return Partition{
+		"nodes cut into halves",
+		bothWays(without(everybody(w), nodes[len(first):]...), nodes[len(first):]),
+	}
 }
 
 // Ring leaves each node its two neighbours in the order of names, the last being the first one's; etcd is heard by
@@ -164,13 +167,18 @@ func (f EtcdBlackHole) Inject(ctx context.Context, w World) error {
 	if err := w.Switch().Drop(f.Name(), drops...); err != nil {
 		return err
 	}
-	return prove(ctx, proofWithin, "a connection is made and swallowed", func(ctx context.Context) (bool, error) {
-		if err := dialEtcd(ctx, w, f.Node); err != nil {
-			return false, err
-		}
-		counts, err := w.Switch().DroppedBy(f.Name())
-		return err == nil && slices.Max(counts) > 0, err
-	})
+	return prove(
+		ctx,
+		proofWithin,
+		"a connection is made and swallowed",
+		func(ctx context.Context) (bool, error) {
+			if err := dialEtcd(ctx, w, f.Node); err != nil {
+				return false, err
+			}
+			counts, err := w.Switch().DroppedBy(f.Name())
+			return err == nil && slices.Max(counts) > 0, err
+		},
+	)
 }
 
 // MTUBlackHole swallows packets from and to a node that are longer than Size bytes, without the ICMP message that

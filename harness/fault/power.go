@@ -58,8 +58,14 @@ func (f NodeReboot) Inject(ctx context.Context, w World) error {
 	}
 	links, err := machine.Netlink().LinkList()
 	if err != nil || len(links) != 2 || len(machine.Processes()) > 0 {
-		return fmt.Errorf("%w: %s has %d links and %d processes after its boot (%w)", ErrNotProven, f.Node, len(links),
-			len(machine.Processes()), err)
+		return fmt.Errorf(
+			"%w: %s has %d links and %d processes after its boot (%w)",
+			ErrNotProven,
+			f.Node,
+			len(links),
+			len(machine.Processes()),
+			err,
+		)
 	}
 	return nil
 }

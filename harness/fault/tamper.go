@@ -124,17 +124,20 @@ var (
 		}}
 	// ReversePathStrict has the kernel drop what comes in by another link than an answer would leave by
 	// (RFC 3704, 2.2).
-	ReversePathStrict = Tampering{"rp_filter set to 1", func(m *node.Machine, link netlink.Link) (func() error, error) {
-		var undo []func() error
-		for _, name := range []string{"all", "default", node.Uplink, link.Attrs().Name} {
-			back, err := setSysctl(m, "net.ipv4.conf."+dotted(name)+".rp_filter", "1")
-			undo = append(undo, back)
-			if err != nil {
-				return joined(undo), err
+	ReversePathStrict = Tampering{
+		"rp_filter set to 1",
+		func(m *node.Machine, link netlink.Link) (func() error, error) {
+			var undo []func() error
+			for _, name := range []string{"all", "default", node.Uplink, link.Attrs().Name} {
+				back, err := setSysctl(m, "net.ipv4.conf."+dotted(name)+".rp_filter", "1")
+				undo = append(undo, back)
+				if err != nil {
+					return joined(undo), err
+				}
 			}
-		}
-		return joined(undo), nil
-	}}
+			return joined(undo), nil
+		},
+	}
 )
 
 // joined undoes several changes, the last first.

@@ -164,10 +164,15 @@ func (f ClientCertExpired) Inject(ctx context.Context, w World) error {
 	if err := etcd.StartAll(ctx, w.Etcd().Members()); err != nil {
 		return err
 	}
-	return prove(ctx, proofWithin, "etcd refuses the certificate of "+f.Node, func(context.Context) (bool, error) {
-		err := handshake(w, f.Node)
-		return refusedByPeer(err), err
-	})
+	return prove(
+		ctx,
+		proofWithin,
+		"etcd refuses the certificate of "+f.Node,
+		func(context.Context) (bool, error) {
+			err := handshake(w, f.Node)
+			return refusedByPeer(err), err
+		},
+	)
 }
 
 // refusedByPeer recognises an alert that the other side has sent.

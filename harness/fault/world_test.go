@@ -124,7 +124,11 @@ func (w *world) StartAgent(ctx context.Context, name string) error {
 	return w.StartAgentAs(ctx, name, func(c node.Command) node.Command { return c })
 }
 
-func (w *world) StartAgentAs(ctx context.Context, name string, change func(node.Command) node.Command) error {
+func (w *world) StartAgentAs(
+	ctx context.Context,
+	name string,
+	change func(node.Command) node.Command,
+) error {
 	if p := w.agents[name]; p != nil && p.Running() {
 		return nil
 	}

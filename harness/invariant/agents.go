@@ -23,12 +23,18 @@ func progress(s Snapshot) (wrong []string) {
 	peer := fmt.Sprintf("subnets/%s of %s", key(s.Join.Peer.Subnet), s.Join.Peer.PublicIP)
 	for _, r := range s.Join.Reactions {
 		if len(r.Missing) > 0 {
-			wrong = append(wrong, fmt.Sprintf("%s after %s was put into etcd %s lacks: %s", s.Join.Within, peer, r.Node,
-				strings.Join(r.Missing, "; ")))
+			wrong = append(
+				wrong,
+				fmt.Sprintf("%s after %s was put into etcd %s lacks: %s", s.Join.Within, peer, r.Node,
+					strings.Join(r.Missing, "; ")),
+			)
 		}
 		if len(r.Stayed) > 0 {
-			wrong = append(wrong, fmt.Sprintf("%s after %s was deleted from etcd %s still has: %s", s.Join.Within, peer,
-				r.Node, strings.Join(r.Stayed, "; ")))
+			wrong = append(
+				wrong,
+				fmt.Sprintf("%s after %s was deleted from etcd %s still has: %s", s.Join.Within, peer,
+					r.Node, strings.Join(r.Stayed, "; ")),
+			)
 		}
 	}
 	return wrong

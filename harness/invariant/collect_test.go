@@ -80,11 +80,18 @@ func furnish(t *testing.T, m *node.Machine) {
 		nl.RouteAdd(&netlink.Route{Dst: ipNet("10.5.2.0/24"), LinkIndex: device, Gw: net.IPv4(10, 5, 2, 0),
 			Flags: unix.RTNH_F_ONLINK}))
 	reserved := m.Path("/var/lib/cni/networks/overlay")
-	must(t, os.MkdirAll(reserved, 0o755),
+	must(
+		t,
+		os.MkdirAll(reserved, 0o755),
 		os.WriteFile(reserved+"/10.5.1.2", []byte("pod1\r\neth0"), 0o600),
 		os.WriteFile(reserved+"/last_reserved_ip.0", []byte("10.5.1.2"), 0o600),
 		os.MkdirAll(m.Path("/run/flannel"), 0o755),
-		os.WriteFile(m.Path("/run/flannel/subnet.env"), []byte("FLANNEL_MTU=1450\nFLANNEL_SUBNET=10.5.1.1/24\n"), 0o644))
+		os.WriteFile(
+			m.Path("/run/flannel/subnet.env"),
+			[]byte("FLANNEL_MTU=1450\nFLANNEL_SUBNET=10.5.1.1/24\n"),
+			0o644,
+		),
+	)
 }
 
 // addRule writes one that counts and accepts, with a comment.
@@ -117,10 +124,13 @@ func TestCollectReadsAMachine(t *testing.T) {
 		t.Errorf("entries %q (%v), want %q", light, err, want)
 	}
 	if n.MAC != "02:00:00:00:00:01" || !slices.Equal(n.Addrs, []netip.Addr{addr("192.168.0.1")}) ||
-		n.Gateway != pfx("10.5.1.1/24") || !n.HasBridge || !slices.Equal(n.Bridge, []netip.Prefix{pfx("10.5.1.1/24")}) {
+		n.Gateway != pfx(
+			"10.5.1.1/24",
+		) || !n.HasBridge || !slices.Equal(n.Bridge, []netip.Prefix{pfx("10.5.1.1/24")}) {
 		t.Errorf("%+v", n)
 	}
-	if len(n.Veths) != 2 || !slices.Equal(n.Reservations, []Reservation{{"overlay", addr("10.5.1.2"), "pod1"}}) {
+	if len(n.Veths) != 2 ||
+		!slices.Equal(n.Reservations, []Reservation{{"overlay", addr("10.5.1.2"), "pod1"}}) {
 		t.Errorf("veths %v, reservations %v", n.Veths, n.Reservations)
 	}
 	if wrong := noRuleTwice(Snapshot{Nodes: []Node{n}}); len(wrong) != 1 {

@@ -31,14 +31,29 @@ const NothingLeft = "nothing-left"
 // All lists every invariant, in the order in which they are reported.
 func All() []Invariant {
 	return []Invariant{
-		{"one-lease-per-node", "Every public address has at most one lease, and every node whose agent runs has one.",
-			oneLease},
+		{
+			"one-lease-per-node",
+			"Every public address has at most one lease, and every node whose agent runs has one.",
+			oneLease,
+		},
 		{"leases-do-not-overlap", "No two leases share an address.", noOverlap},
-		{"kernel-holds-what-is-explained", "Routes, permanent neighbours and forwarding entries of every node are " +
-			"those that leases and owners' records explain, no more and no fewer.", explained},
-		{"vtep-mac-agrees", "A node's device has the MAC that its lease publishes, and so say its peers' neighbours " +
-			"and forwarding entries.", vtepMAC},
-		{"subnet-file-equals-lease", "The subnet file of every node names the subnet that it is leased.", subnetFile},
+		{
+			"kernel-holds-what-is-explained",
+			"Routes, permanent neighbours and forwarding entries of every node are " +
+				"those that leases and owners' records explain, no more and no fewer.",
+			explained,
+		},
+		{
+			"vtep-mac-agrees",
+			"A node's device has the MAC that its lease publishes, and so say its peers' neighbours " +
+				"and forwarding entries.",
+			vtepMAC,
+		},
+		{
+			"subnet-file-equals-lease",
+			"The subnet file of every node names the subnet that it is leased.",
+			subnetFile,
+		},
 		{"cni0-equals-subnet", "The bridge of every node has the gateway address of the subnet file.", bridge},
 		{"own-subnet-stays-local", "No node sends its own pods' subnet into the tunnel.", ownSubnet},
 		{"pod-address-once", "No two pods have the same address.", podAddressOnce},
@@ -51,7 +66,11 @@ func All() []Invariant {
 		{"no-panic", "No agent has panicked.", noPanic},
 		{"no-data-race", "No race detector has reported a data race in an agent.", noRace},
 		{"log-is-bounded", "No agent writes more than a few lines of log a second.", logBounded},
-		{NothingLeft, "A closed world leaves no process, namespace, mount, link or file in the sandbox.", nothingLeft},
+		{
+			NothingLeft,
+			"A closed world leaves no process, namespace, mount, link or file in the sandbox.",
+			nothingLeft,
+		},
 	}
 }
 

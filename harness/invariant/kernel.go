@@ -107,8 +107,11 @@ func subnetFile(s Snapshot) (wrong []string) {
 		l := leases[i]
 		switch {
 		case !n.Gateway.IsValid():
-			wrong = append(wrong, fmt.Sprintf("%s has no subnet file that names a subnet, and its lease is subnets/%s",
-				n.Name, key(l.Subnet)))
+			wrong = append(
+				wrong,
+				fmt.Sprintf("%s has no subnet file that names a subnet, and its lease is subnets/%s",
+					n.Name, key(l.Subnet)),
+			)
 		case n.Gateway.Masked() != l.Subnet:
 			wrong = append(wrong, fmt.Sprintf("the subnet file of %s says FLANNEL_SUBNET=%s, and its lease is "+
 				"subnets/%s", n.Name, n.Gateway, key(l.Subnet)))

@@ -79,8 +79,13 @@ func subnetOf(name string) (netip.Prefix, bool) {
 
 // Value returns the JSON that a plain flannel node would put into etcd for a lease.
 func (l Lease) Value() string {
-	return fmt.Sprintf(`{"PublicIP":%q,"PublicIPv6":null,"BackendType":%q,"BackendData":{"VNI":%d,"VtepMAC":%q}}`,
-		l.PublicIP, l.Backend, l.VNI, l.VtepMAC)
+	return fmt.Sprintf(
+		`{"PublicIP":%q,"PublicIPv6":null,"BackendType":%q,"BackendData":{"VNI":%d,"VtepMAC":%q}}`,
+		l.PublicIP,
+		l.Backend,
+		l.VNI,
+		l.VtepMAC,
+	)
 }
 
 // Key returns the last part of the lease's key, such as 10.5.3.0-24.

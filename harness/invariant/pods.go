@@ -56,8 +56,11 @@ func noReservation(s Snapshot) (wrong []string) {
 			i := slices.IndexFunc(n.Pods, func(p Pod) bool { return p.Name == r.Container })
 			switch {
 			case i < 0:
-				wrong = append(wrong, fmt.Sprintf("%s has %s reserved in network %s for container %s, which is not there",
-					n.Name, r.Addr, r.Network, r.Container))
+				wrong = append(
+					wrong,
+					fmt.Sprintf("%s has %s reserved in network %s for container %s, which is not there",
+						n.Name, r.Addr, r.Network, r.Container),
+				)
 			case !slices.Contains(n.Pods[i].Addrs, r.Addr):
 				wrong = append(wrong, fmt.Sprintf("%s has %s reserved in network %s for container %s, which has %v",
 					n.Name, r.Addr, r.Network, r.Container, n.Pods[i].Addrs))

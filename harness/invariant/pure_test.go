@@ -69,7 +69,10 @@ func TestEveryInvariantHasAnIDAndAStatement(t *testing.T) {
 			t.Errorf("%s: %q", v.ID, v.Statement)
 		}
 	}
-	if _, err := Find("cni0-equal-subnet"); err == nil || !strings.Contains(err.Error(), "cni0-equals-subnet,") {
+	if _, err := Find(
+		"cni0-equal-subnet",
+	); err == nil ||
+		!strings.Contains(err.Error(), "cni0-equals-subnet,") {
 		t.Errorf("an unknown id: %v", err)
 	}
 }
@@ -276,7 +279,8 @@ func TestWaivers(t *testing.T) {
 	s.Nodes[0].Agent.Panics = []string{"1", "2", "3", "4", "5", "6", "7"}
 	results := Check(s, map[string]string{"no-data-race": "no need"})
 	text := Failures(results)
-	if strings.Count(text, "no-panic: the agent on node01") != 5 || !strings.HasSuffix(text, "no-panic: and 2 more") {
+	if strings.Count(text, "no-panic: the agent on node01") != 5 ||
+		!strings.HasSuffix(text, "no-panic: and 2 more") {
 		t.Errorf("got %q", text)
 	}
 	results = Check(s, map[string]string{"no-panic": "it is meant to"})

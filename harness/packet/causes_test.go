@@ -272,7 +272,8 @@ func tunnels() []broken {
 				`192\.168\.200\.250, which is no node's address; the lease of 172\.16\.2\.0/24 says 192\.168\.200\.202` + gaveUp,
 		},
 		{
-			name: "FDB entry to a former owner", cause: packet.StaleOwner,
+			name:    "FDB entry to a former owner",
+			cause:   packet.StaleOwner,
 			breakIt: func(w *world) { w.redirect(1, 2, w.uplink(3).AsSlice()) },
 			sentence: `request lost on node01 at flannel\.1: sent to 192\.168\.200\.203 \(node03\), which no longer ` +
 				`owns 172\.16\.2\.0/24; the lease of 172\.16\.2\.0/24 says 192\.168\.200\.202`,
@@ -345,7 +346,8 @@ func underlays() []broken {
 			sentence: `request lost on node01 at eth0: neighbour 192\.168\.200\.202 is ` + asked + `.*`,
 		},
 		{
-			name: "no route on the underlay", cause: packet.UnderlayNoRoute,
+			name:  "no route on the underlay",
+			cause: packet.UnderlayNoRoute,
 			breakIt: func(w *world) {
 				w.must(w.nl(1).AddrDel(w.link(1, node.Uplink), &netlink.Addr{IPNet: ipnet(w.underlay(1))}))
 			},
@@ -402,15 +404,21 @@ func rules() []broken {
 				`table ip filter`,
 		},
 		{
-			name: "rejected", cause: packet.RuleRejected,
+			name:  "rejected",
+			cause: packet.RuleRejected,
 			breakIt: func(w *world) {
-				w.rule(1, forward, accept, append(w.to(2), &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: 10})...)
+				w.rule(
+					1,
+					forward,
+					accept,
+					append(w.to(2), &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: 10})...)
 			},
 			sentence: `request rejected on node01 by rule "ip daddr 172\.16\.2\.0/24 reject" \(handle \d+\) in chain ` +
 				`FORWARD of table ip filter; ICMP host prohibited \(type 3 code 10\) from node01 \(172\.16\.1\.1\)`,
 		},
 		{
-			name: "dropped in the pod", cause: packet.RuleDropped,
+			name:    "dropped in the pod",
+			cause:   packet.RuleDropped,
 			breakIt: func(w *world) { w.ruleIn(w.pods[1], input, accept, append(w.to(2), drop)...) },
 			sentence: `request dropped on pod2 by rule "ip daddr 172\.16\.2\.0/24 drop" \(handle \d+\) in chain INPUT ` +
 				`of table ip filter`,
@@ -421,7 +429,8 @@ func rules() []broken {
 			sentence: `request lost on node02 at flannel\.1: node02 does not forward \(net\.ipv4\.ip_forward = 0\)`,
 		},
 		{
-			name: "reverse path filter", cause: packet.RPFilter,
+			name:  "reverse path filter",
+			cause: packet.RPFilter,
 			breakIt: func(w *world) {
 				w.must(w.nodes[1].Sysctl("net.ipv4.conf.all.rp_filter", "1"))
 				w.must(w.nl(2).RouteReplace(&netlink.Route{Dst: ipnet(w.subnet(1)), Gw: w.uplink(1).AsSlice(),

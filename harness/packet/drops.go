@@ -95,7 +95,13 @@ func readTracepoints() (drop, recv tracepoint, err error) {
 		return drop, recv, fmt.Errorf("make a folder for tracefs: %w", err)
 	}
 	defer os.Remove(dir)
-	if err := unix.Mount("tracefs", dir, "tracefs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+	if err := unix.Mount(
+		"tracefs",
+		dir,
+		"tracefs",
+		unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+		"",
+	); err != nil {
 		return drop, recv, fmt.Errorf("mount tracefs, which only root may: %w", err)
 	}
 	defer func() { err = errors.Join(err, unix.Unmount(dir, unix.MNT_DETACH)) }()

@@ -27,7 +27,10 @@ func healthy() Observation {
 		}
 		o.Nodes = append(o.Nodes, Node{Name: name, Addr: uplink(n), Bridge: "cni0", Device: "flannel.1",
 			Uplink: "eth0", Port: name})
-		o.Leases = append(o.Leases, Lease{Subnet: netip.PrefixFrom(vtep(n), 24), PublicIP: uplink(n), VtepMAC: mac(n)})
+		o.Leases = append(
+			o.Leases,
+			Lease{Subnet: netip.PrefixFrom(vtep(n), 24), PublicIP: uplink(n), VtepMAC: mac(n)},
+		)
 		o.State[name] = State{
 			Links: []Link{
 				{Index: 2, Name: "eth0", Up: true, Carrier: true, MTU: 1500},
@@ -36,13 +39,22 @@ func healthy() Observation {
 				{Index: 4, Name: "cni0", Type: "bridge", Up: true, Carrier: true, MTU: 1450, MAC: "0a:01"},
 				{Index: 5, Name: "veth1", Type: "veth", Up: true, Carrier: true, MTU: 1450, Master: 4, Peer: 2},
 			},
-			Addresses: []Address{{"eth0", netip.PrefixFrom(uplink(n), 24)}, {"cni0", netip.PrefixFrom(vtep(n).Next(), 24)},
-				{"flannel.1", netip.PrefixFrom(vtep(n), 32)}},
+			Addresses: []Address{
+				{"eth0", netip.PrefixFrom(uplink(n), 24)},
+				{"cni0", netip.PrefixFrom(vtep(n).Next(), 24)},
+				{"flannel.1", netip.PrefixFrom(vtep(n), 32)},
+			},
 			Routes: []Route{
 				{Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, 200, 0}), 24), Device: "eth0", Type: "unicast",
 					Table: 254},
 				{Dst: netip.PrefixFrom(vtep(n), 24), Device: "cni0", Type: "unicast", Table: 254},
-				{Dst: netip.PrefixFrom(vtep(peer), 24), Via: vtep(peer), Device: "flannel.1", Type: "unicast", Table: 254},
+				{
+					Dst:    netip.PrefixFrom(vtep(peer), 24),
+					Via:    vtep(peer),
+					Device: "flannel.1",
+					Type:   "unicast",
+					Table:  254,
+				},
 			},
 			Neighbours: []Neighbour{{"flannel.1", vtep(peer), mac(peer), "PERMANENT"},
 				{"eth0", uplink(peer), "0a:03", "REACHABLE"}},
@@ -50,7 +62,9 @@ func healthy() Observation {
 			Sysctls: map[string]string{"ip_forward": "1", "conf/all/rp_filter": "0"},
 		}
 		o.State[pod] = State{
-			Links:     []Link{{Index: 2, Name: "eth0", Type: "veth", Up: true, Carrier: true, MTU: 1450, MAC: "0a:02", Peer: 5}},
+			Links: []Link{
+				{Index: 2, Name: "eth0", Type: "veth", Up: true, Carrier: true, MTU: 1450, MAC: "0a:02", Peer: 5},
+			},
 			Addresses: []Address{{"eth0", netip.PrefixFrom(end.Addr, 24)}},
 			Routes: []Route{{Dst: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Via: vtep(n).Next(), Device: "eth0",
 				Type: "unicast", Table: 254}},

@@ -85,7 +85,11 @@ func newFollower(w Path) (*follower, error) {
 			return nil, fmt.Errorf("follow a packet: %s has no IPv4 address (%s)", e.Name, e.Addr)
 		}
 		if !slices.ContainsFunc(w.Nodes, func(n Node) bool { return n.Name == e.Node }) {
-			return nil, fmt.Errorf("follow a packet: the node %q of %s is not among those of the path", e.Node, e.Name)
+			return nil, fmt.Errorf(
+				"follow a packet: the node %q of %s is not among those of the path",
+				e.Node,
+				e.Name,
+			)
 		}
 		if e.IsPod() {
 			f.places = append(f.places, place{e.Name, e.NS})

@@ -38,7 +38,10 @@ func echoOf(kind uint8, data []byte) []gopacket.SerializableLayer {
 func build(t *testing.T, parts ...gopacket.SerializableLayer) []byte {
 	t.Helper()
 	b := gopacket.NewSerializeBuffer()
-	err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, parts...)
+	err := gopacket.SerializeLayers(
+		b,
+		gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
+		parts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +234,8 @@ func TestParseFormat(t *testing.T) {
 		`print fmt: "reason: %s", __print_symbolic(REC->reason, { 2, "NOT_SPECIFIED" }, { 12, "NETFILTER_DROP" })` +
 		"\n"
 	got, err := parseFormat(text)
-	if err != nil || got.id != 2310 || got.names[12] != "NETFILTER_DROP" || got.fields["reason"] != (field{36, 4}) ||
+	if err != nil || got.id != 2310 || got.names[12] != "NETFILTER_DROP" ||
+		got.fields["reason"] != (field{36, 4}) ||
 		got.fields["skbaddr"] != (field{8, 8}) {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -55,7 +55,11 @@ func newAuthority(tb testing.TB) *authority {
 func (a *authority) path(name string) string { return filepath.Join(a.dir, name) }
 
 // sign writes name.crt and name.key.
-func (a *authority) sign(name string, c *x509.Certificate, life time.Duration) (*x509.Certificate, *ecdsa.PrivateKey) {
+func (a *authority) sign(
+	name string,
+	c *x509.Certificate,
+	life time.Duration,
+) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(a.tb, err)
@@ -165,7 +169,9 @@ func TestAuthorityIsReadAgainFromDisk(t *testing.T) {
 		must(t, os.WriteFile(file, raw, 0o600))
 	}
 	place(other)
-	c, err := dialEtcd(Options{EtcdEndpoints: []string{endpoint}, EtcdCAFile: file, EtcdTimeout: 2 * time.Second})
+	c, err := dialEtcd(
+		Options{EtcdEndpoints: []string{endpoint}, EtcdCAFile: file, EtcdTimeout: 2 * time.Second},
+	)
 	must(t, err)
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -186,7 +192,10 @@ func TestCertificateOfAnotherHostIsRefused(t *testing.T) {
 	a := newAuthority(t)
 	endpoint := secureEtcd(t, a, "3382", false)
 	endpoint = "https://localhost:" + endpoint[len("https://127.0.0.1:"):] // the certificate names 127.0.0.1
-	if err := reads(t, Options{EtcdEndpoints: []string{endpoint}, EtcdCAFile: a.path("authority.crt")}); err == nil {
+	if err := reads(
+		t,
+		Options{EtcdEndpoints: []string{endpoint}, EtcdCAFile: a.path("authority.crt")},
+	); err == nil {
 		t.Error("a certificate for another host was taken")
 	}
 }
@@ -194,7 +203,11 @@ func TestCertificateOfAnotherHostIsRefused(t *testing.T) {
 func TestPasswordFromFile(t *testing.T) {
 	a := newAuthority(t)
 	endpoint := secureEtcd(t, a, "3383", false)
-	plain := Options{EtcdEndpoints: []string{endpoint}, EtcdCAFile: a.path("authority.crt"), EtcdTimeout: 2 * time.Second}
+	plain := Options{
+		EtcdEndpoints: []string{endpoint},
+		EtcdCAFile:    a.path("authority.crt"),
+		EtcdTimeout:   2 * time.Second,
+	}
 	c, err := dialEtcd(plain)
 	must(t, err)
 	defer c.Close()
@@ -206,7 +219,13 @@ func TestPasswordFromFile(t *testing.T) {
 	must(t, err)
 	_, err = c.RoleAdd(t.Context(), "all")
 	must(t, err)
-	_, err = c.RoleGrantPermission(t.Context(), "all", "\x00", "\x00", clientv3.PermissionType(clientv3.PermReadWrite))
+	_, err = c.RoleGrantPermission(
+		t.Context(),
+		"all",
+		"\x00",
+		"\x00",
+		clientv3.PermissionType(clientv3.PermReadWrite),
+	)
 	must(t, err)
 	_, err = c.UserGrantRole(t.Context(), "agent", "all")
 	must(t, err)

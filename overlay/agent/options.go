@@ -119,7 +119,11 @@ func (o *Options) define(f *flag.FlagSet) *[]string {
 	f.StringVar(&o.EtcdUsername, "etcd-username", "", "user `name` at etcd")
 	f.StringVar(&o.EtcdPassword, "etcd-password", "", "password at etcd; better set in the environment")
 	f.StringVar(
-		&o.EtcdPasswordFile, "etcd-password-file", "", "`file` with the password at etcd, which process lists do not show")
+		&o.EtcdPasswordFile,
+		"etcd-password-file",
+		"",
+		"`file` with the password at etcd, which process lists do not show",
+	)
 	f.Var(list{&o.Ifaces}, "iface", "uplink, by `name` or address; may be repeated")
 	f.Var(list{&o.IfacePatterns}, "iface-regex", "uplink, by a `pattern` of name or address; may be repeated")
 	f.StringVar(&o.IfaceCanReach, "iface-can-reach", "", "take the uplink that leads to this `address`")
@@ -139,7 +143,12 @@ func (o *Options) define(f *flag.FlagSet) *[]string {
 	f.BoolVar(&o.IPMasq, "ip-masq", false, "masquerade what pods send out of the network")
 	f.BoolVar(&o.MasqRandomDisable, "ip-masq-fully-random-disable", false, "masquerade without random ports")
 	f.BoolVar(&o.ForwardRules, "iptables-forward-rules", true, "accept forwarding from and to the network")
-	f.BoolVar(&o.BlackholeRoute, "ip-blackhole-route", false, "drop what is sent to pods while no bridge is there")
+	f.BoolVar(
+		&o.BlackholeRoute,
+		"ip-blackhole-route",
+		false,
+		"drop what is sent to pods while no bridge is there",
+	)
 	f.IntVar(&o.IPTablesResync, "iptables-resync", 0, "like --resync, in `seconds`")
 	f.DurationVar(
 		&o.LeaseTTL,

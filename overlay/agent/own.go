@@ -84,9 +84,17 @@ func (a *Agent) acquire(ctx context.Context, v lease.View) error {
 		previous = a.remembered()
 	}
 	choice, err := lease.Choose(v, lease.Request{
-		Config: a.config, IP: a.opts.PublicIP, IP6: a.opts.PublicIPv6, Node: a.opts.NodeName,
-		Instance: a.state.Instance, LeaseID: a.own.ID, Previous: previous, Avoid: a.avoid(), Hold: a.opts.PeerHold, Now: time.Now(),
-		Pick: random,
+		Config:   a.config,
+		IP:       a.opts.PublicIP,
+		IP6:      a.opts.PublicIPv6,
+		Node:     a.opts.NodeName,
+		Instance: a.state.Instance,
+		LeaseID:  a.own.ID,
+		Previous: previous,
+		Avoid:    a.avoid(),
+		Hold:     a.opts.PeerHold,
+		Now:      time.Now(),
+		Pick:     random,
 	})
 	if err != nil {
 		return err

@@ -42,8 +42,11 @@ func TestDualStack(t *testing.T) {
 		t.Errorf("the second pass changed %v", changes)
 	}
 	routes, err := dump(func() ([]netlink.Route, error) {
-		return h.nl.RouteListFiltered(netlink.FAMILY_V6, &netlink.Route{LinkIndex: h.link("flannel-v6.1").Attrs().Index},
-			netlink.RT_FILTER_OIF)
+		return h.nl.RouteListFiltered(
+			netlink.FAMILY_V6,
+			&netlink.Route{LinkIndex: h.link("flannel-v6.1").Attrs().Index},
+			netlink.RT_FILTER_OIF,
+		)
 	})
 	must(t, err)
 	found := false

@@ -466,7 +466,10 @@ func TestForwardPolicyDropIsPassedThrough(t *testing.T) {
 	h := newHost(t)
 	h.run(state(1))
 	h.forwardChain("filter", "FORWARD", nftables.ChainPolicyDrop)
-	h.eventually("two rules let the network through", func() bool { return h.accepts("filter", "FORWARD") == 2 })
+	h.eventually(
+		"two rules let the network through",
+		func() bool { return h.accepts("filter", "FORWARD") == 2 },
+	)
 	conn := h.nftables()
 	conn.FlushTable(&nftables.Table{Name: "filter", Family: nftables.TableFamilyIPv4})
 	must(t, conn.Flush())
@@ -478,7 +481,12 @@ func TestForwardPolicyDropIsPassedThrough(t *testing.T) {
 
 func TestCatchAllRejectIsPassedThrough(t *testing.T) {
 	h := newHost(t)
-	h.forwardChain("filter", "FORWARD", nftables.ChainPolicyAccept, []expr.Any{&expr.Counter{}, &expr.Reject{Type: 0, Code: 1}})
+	h.forwardChain(
+		"filter",
+		"FORWARD",
+		nftables.ChainPolicyAccept,
+		[]expr.Any{&expr.Counter{}, &expr.Reject{Type: 0, Code: 1}},
+	)
 	h.apply(state(1))
 	if n := h.accepts("filter", "FORWARD"); n != 2 {
 		t.Errorf("%d rules let the network through", n)

@@ -56,8 +56,12 @@ func (p *pass) legacy(ctx context.Context, want plan.Rules) {
 		}
 	}
 	if len(commands) > 0 {
-		p.do("rules", fmt.Sprintf("accept %s in chain FORWARD of %s, where %s would drop it", want.Network, program,
-			blocks), nil)
+		p.do(
+			"rules",
+			fmt.Sprintf("accept %s in chain FORWARD of %s, where %s would drop it", want.Network, program,
+				blocks),
+			nil,
+		)
 	}
 }
 
@@ -98,7 +102,16 @@ func legacyRepair(listing string, network netip.Prefix) (commands [][]string, bl
 
 // legacyRule is one of the overlay's rules as the program lists it.
 func legacyRule(direction string, network netip.Prefix) []string {
-	return []string{direction, network.Masked().String(), "-m", "comment", "--comment", legacyComment, "-j", "ACCEPT"}
+	return []string{
+		direction,
+		network.Masked().String(),
+		"-m",
+		"comment",
+		"--comment",
+		legacyComment,
+		"-j",
+		"ACCEPT",
+	}
 }
 
 func runLegacy(ctx context.Context, path string, args ...string) (string, error) {

@@ -217,7 +217,10 @@ func Peers(v View, own Subnet, ip, ip6 netip.Addr, hold time.Duration, now time.
 			continue
 		}
 		if s, ok := recorded[l.Attrs.PublicIP]; ok && s != l.Subnet {
-			doubt = append(doubt, Ignored{Key: l.Subnet.Key(), Reason: l.Attrs.PublicIP.String() + " has " + s.String()})
+			doubt = append(
+				doubt,
+				Ignored{Key: l.Subnet.Key(), Reason: l.Attrs.PublicIP.String() + " has " + s.String()},
+			)
 			continue
 		}
 		alive[l.Attrs.PublicIP] = true

@@ -260,7 +260,8 @@ func TestWhatARewoundEtcdForgotIsMissing(t *testing.T) {
 	}
 	after := View{Leases: []Lease{{Subnet: sub("10.0.0.0/26"), Attrs: of("3.3.3.3")}}} // has moved
 	missing := Missing(before, after, now)
-	if len(missing) != 2 || missing[0].Subnet != sub("10.0.0.64/26") || missing[1].Subnet != sub("10.0.0.192/26") {
+	if len(missing) != 2 || missing[0].Subnet != sub("10.0.0.64/26") ||
+		missing[1].Subnet != sub("10.0.0.192/26") {
 		t.Fatalf("%+v", missing)
 	}
 }

@@ -109,7 +109,13 @@ func State(s *record.Scenario) string {
 }
 
 // rank orders outcomes from good to bad. What was skipped says nothing, so it is no better than a pass.
-var rank = map[string]int{record.Passed: 0, record.Skipped: 1, record.Unproven: 2, "not finished": 2, record.Failed: 3}
+var rank = map[string]int{
+	record.Passed:   0,
+	record.Skipped:  1,
+	record.Unproven: 2,
+	"not finished":  2,
+	record.Failed:   3,
+}
 
 func (o Options) row(a, b *record.Scenario) Row {
 	r := Row{A: a, B: b}

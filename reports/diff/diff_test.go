@@ -19,8 +19,14 @@ func run(v *record.Verdict) *record.Outcome {
 }
 
 func felt(lost uint64, outage, recovery time.Duration) *record.Verdict {
-	return &record.Verdict{State: record.Passed, Sent: 1000, Lost: lost, LongestOutage: int64(outage), Healed: true,
-		Recovery: int64(recovery)}
+	return &record.Verdict{
+		State:         record.Passed,
+		Sent:          1000,
+		Lost:          lost,
+		LongestOutage: int64(outage),
+		Healed:        true,
+		Recovery:      int64(recovery),
+	}
 }
 
 func state(state string) *record.Verdict { return &record.Verdict{State: state, Message: "why"} }
@@ -60,7 +66,11 @@ func TestCompare(t *testing.T) {
 			t.Fatalf("%s: %+v", name, got)
 		}
 		r := got.Rows[0]
-		if why := strings.Join(r.Why, "; "); r.Way != c.way || !strings.Contains(why, c.why) || (c.why == "" && why != "") {
+		if why := strings.Join(
+			r.Why,
+			"; ",
+		); r.Way != c.way || !strings.Contains(why, c.why) ||
+			(c.why == "" && why != "") {
 			t.Errorf("%s: %q, %q; want %q, %q", name, r.Way, why, c.way, c.why)
 		}
 		if got.GotWorse() != (c.way == diff.Worse) {

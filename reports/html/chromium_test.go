@@ -53,8 +53,12 @@ func open(tb testing.TB, file string) *browser {
 	if path == "" {
 		tb.Skip("no Chromium here: install Debian's package chromium to test the report in a browser")
 	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.NoSandbox,
-		chromedp.Flag("disable-dev-shm-usage", true))
+	options := append(
+		slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+		chromedp.ExecPath(path),
+		chromedp.NoSandbox,
+		chromedp.Flag("disable-dev-shm-usage", true),
+	)
 	allocated, stop := chromedp.NewExecAllocator(tb.Context(), options...)
 	tb.Cleanup(stop)
 	ctx, cancel := chromedp.NewContext(allocated)
@@ -129,8 +133,11 @@ func enter(selector, text string) chromedp.Action {
 }
 
 func key(selector, name string) chromedp.Action {
-	return chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).dispatchEvent(new KeyboardEvent(\"keydown\", "+
-		"{key: %q, bubbles: true}))", selector, name), nil)
+	return chromedp.Evaluate(
+		fmt.Sprintf("document.querySelector(%q).dispatchEvent(new KeyboardEvent(\"keydown\", "+
+			"{key: %q, bubbles: true}))", selector, name),
+		nil,
+	)
 }
 
 func (b *browser) quiet() {
@@ -178,7 +185,11 @@ func TestInABrowser(t *testing.T) {
 	if n := eval[int](b, dead+".length"); n != 1 {
 		t.Fatalf("%d dead hops", n)
 	}
-	if at := eval[string](b, dead+"[0].textContent"); !strings.Contains(at, "node04") || !strings.Contains(at, "flannel.1") {
+	if at := eval[string](
+		b,
+		dead+"[0].textContent",
+	); !strings.Contains(at, "node04") ||
+		!strings.Contains(at, "flannel.1") {
 		t.Errorf("it died at %q", at)
 	}
 	same := `getComputedStyle(document.querySelector(".hops li.dead")).borderTopColor ===
@@ -203,12 +214,28 @@ func TestOneCursorForAll(t *testing.T) {
 	b.do(visible(".topo"))
 	losing := `document.querySelectorAll(".topo .link.bad").length`
 	b.do(chromedp.Poll(losing+` === 1`, nil)) // in the middle of the outage
-	b.do(chromedp.Evaluate(`document.querySelector(".plot").dispatchEvent(new KeyboardEvent("keydown", {key: "Home"}))`, nil))
+	b.do(
+		chromedp.Evaluate(
+			`document.querySelector(".plot").dispatchEvent(new KeyboardEvent("keydown", {key: "Home"}))`,
+			nil,
+		),
+	)
 	b.do(chromedp.Poll(losing+` === 0`, nil))
-	if said := eval[string](b, `document.querySelector("#readout0").textContent`); !strings.Contains(said, "nothing broken") {
+	if said := eval[string](
+		b,
+		`document.querySelector("#readout0").textContent`,
+	); !strings.Contains(
+		said,
+		"nothing broken",
+	) {
 		t.Errorf("at the beginning: %q", said)
 	}
-	b.do(chromedp.Evaluate(`[...document.querySelectorAll(".log div")].find(d => d.textContent.includes("b>20")).click()`, nil))
+	b.do(
+		chromedp.Evaluate(
+			`[...document.querySelectorAll(".log div")].find(d => d.textContent.includes("b>20")).click()`,
+			nil,
+		),
+	)
 	b.do(chromedp.Poll(losing+` === 1`, nil))
 	b.quiet()
 }
@@ -217,8 +244,11 @@ func TestOneCursorForAll(t *testing.T) {
 func TestSixtyScenariosOpenInASecond(t *testing.T) {
 	file := page(t, load(t, synthetic(t, 60, 10, 200)))
 	b := open(t, "")
-	b.do(performance.Enable().WithTimeDomain(performance.EnableTimeDomainThreadTicks), chromedp.Navigate("file://"+file),
-		visible("#runs"))
+	b.do(
+		performance.Enable().WithTimeDomain(performance.EnableTimeDomainThreadTicks),
+		chromedp.Navigate("file://"+file),
+		visible("#runs"),
+	)
 	var took float64
 	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
 		metrics, err := performance.GetMetrics().Do(ctx)
@@ -240,8 +270,11 @@ func TestNothingOverflows(t *testing.T) {
 	b := open(t, page(t, load(t, synthetic(t, 4, 5, 50))))
 	for _, width := range []int64{400, 760, 1400, 2000} {
 		for _, hash := range []string{"", "s3"} {
-			b.do(chromedp.EmulateViewport(width, 900), chromedp.Evaluate(fmt.Sprintf("location.hash = %q", hash), nil),
-				chromedp.Poll(`document.getElementById("list").hidden === (location.hash.length > 1)`, nil))
+			b.do(
+				chromedp.EmulateViewport(width, 900),
+				chromedp.Evaluate(fmt.Sprintf("location.hash = %q", hash), nil),
+				chromedp.Poll(`document.getElementById("list").hidden === (location.hash.length > 1)`, nil),
+			)
 			if wide := eval[int64](b, `document.documentElement.scrollWidth`); wide > width {
 				t.Errorf("at %d pixels %q is %d wide", width, hash, wide)
 			}
@@ -260,20 +293,30 @@ func TestPictures(t *testing.T) {
 		path = synthetic(t, 24, 5, 50)
 	}
 	o := load(t, path)
-	failed := slices.IndexFunc(o.Scenarios, func(s *record.Scenario) bool { return s.Verdict != nil && s.Verdict.State == record.Failed })
+	failed := slices.IndexFunc(
+		o.Scenarios,
+		func(s *record.Scenario) bool { return s.Verdict != nil && s.Verdict.State == record.Failed },
+	)
 	file := page(t, o)
 	b := open(t, "")
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int64{1400, 400, 2000} {
 			for name, hash := range map[string]string{"list": "", "scenario": fmt.Sprintf("#s%d", max(failed, 0))} {
 				var png []byte
-				b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
-					{Name: "prefers-color-scheme", Value: scheme},
-				}), chromedp.EmulateViewport(width, 900), chromedp.Navigate("file://"+file+"?"+scheme+hash),
+				b.do(
+					emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+						{Name: "prefers-color-scheme", Value: scheme},
+					}),
+					chromedp.EmulateViewport(width, 900),
+					chromedp.Navigate("file://"+file+"?"+scheme+hash),
 					visible(map[bool]string{true: "#runs", false: ".topo"}[hash == ""]),
-					chromedp.Evaluate(`new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`,
-						nil, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }),
-					chromedp.CaptureScreenshot(&png))
+					chromedp.Evaluate(
+						`new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`,
+						nil,
+						func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) },
+					),
+					chromedp.CaptureScreenshot(&png),
+				)
 				out := filepath.Join(*pictures, fmt.Sprintf("%s-%s-%d.png", name, scheme, width))
 				if err := os.WriteFile(out, png, 0o644); err != nil {
 					t.Fatal(err)

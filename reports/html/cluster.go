@@ -15,8 +15,13 @@ import (
 func marks(c *record.Cluster) []markData {
 	all := []markData{}
 	for _, p := range c.Processes {
-		m := markData{T: ms(p.At, c.First), Kind: "start", On: p.Of.Machine, Text: fmt.Sprintf("%s on %s started (pid %d)",
-			p.Of.Name, p.Of.Machine, p.Of.Pid)}
+		m := markData{
+			T:    ms(p.At, c.First),
+			Kind: "start",
+			On:   p.Of.Machine,
+			Text: fmt.Sprintf("%s on %s started (pid %d)",
+				p.Of.Name, p.Of.Machine, p.Of.Pid),
+		}
 		if p.Of.Exited {
 			m.Kind, m.Text = "exit", fmt.Sprintf("%s on %s ended: %s", p.Of.Name, p.Of.Machine, p.Of.How)
 		}
@@ -66,7 +71,10 @@ func (b *builder) logs(c *record.Cluster) ([]logData, int) {
 	}
 	lines := make([]logData, 0, len(c.Logs)-first)
 	for _, l := range c.Logs[first:] {
-		lines = append(lines, logData{T: ms(l.At, c.First), M: l.Of.Machine, P: l.Of.Process, Tx: record.Plain(l.Of.Text)})
+		lines = append(
+			lines,
+			logData{T: ms(l.At, c.First), M: l.Of.Machine, P: l.Of.Process, Tx: record.Plain(l.Of.Text)},
+		)
 	}
 	slices.SortStableFunc(lines, func(a, b logData) int { return cmp.Compare(a.T, b.T) })
 	return lines, c.Dropped + first

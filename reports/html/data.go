@@ -201,7 +201,10 @@ func (b *builder) cluster(c *record.Cluster) clusterData {
 	}
 	for _, p := range c.Pods {
 		if !p.Of.Gone {
-			d.Pods = append(d.Pods, podData{Name: p.Of.Name, Node: p.Of.Node, Addr: p.Of.Addr, From: ms(p.At, c.First)})
+			d.Pods = append(
+				d.Pods,
+				podData{Name: p.Of.Name, Node: p.Of.Node, Addr: p.Of.Addr, From: ms(p.At, c.First)},
+			)
 			continue
 		}
 		for i := range d.Pods {

@@ -138,7 +138,12 @@ func embedJSON(w io.Writer, id string, value any) error {
 	if err != nil {
 		return fmt.Errorf("render HTML: %w", err)
 	}
-	if _, err := fmt.Fprintf(w, "<script type=\"application/json\" id=\"%s\">%s</script>\n", id, raw); err != nil {
+	if _, err := fmt.Fprintf(
+		w,
+		"<script type=\"application/json\" id=\"%s\">%s</script>\n",
+		id,
+		raw,
+	); err != nil {
 		return fmt.Errorf("write HTML: %w", err)
 	}
 	return nil

@@ -24,8 +24,14 @@ func synthetic(tb testing.TB, scenarios int, seconds, pad int) string {
 		Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Command: []string{"nemesh", "run"}, Go: "go1.26",
 		Kernel: "6.1", CPUs: 2, Module: "v0.2.0", Seed: 7}})
 	for i := range scenarios {
-		g := generator{w: w.For(fmt.Sprintf("synthetic-%03d keeps its pods while etcd is away", i)).InCluster(fmt.Sprint(i)),
-			start: int64(i)*2e9 + 2e9, length: int64(seconds) * 1e9, fails: i%10 == 3, n: i}
+		g := generator{
+			w: w.For(fmt.Sprintf("synthetic-%03d keeps its pods while etcd is away", i)).
+				InCluster(fmt.Sprint(i)),
+			start:  int64(i)*2e9 + 2e9,
+			length: int64(seconds) * 1e9,
+			fails:  i%10 == 3,
+			n:      i,
+		}
 		g.scenario(pad)
 	}
 	w.Write(record.Event{At: int64(scenarios+seconds) * 2e9, Kind: record.KindEnd,
@@ -52,8 +58,17 @@ func (g generator) scenario(pad int) {
 		nodes[name] = fmt.Sprintf("192.168.200.20%d", n)
 		g.w.Write(record.Event{At: g.at(0.01), Kind: record.KindProcess,
 			Process: &record.Process{Machine: name, Name: "overlayd", Pid: 100 + n}})
-		g.w.Write(record.Event{At: g.at(0.02), Kind: record.KindLease, Lease: &record.Lease{Change: record.LeasePut,
-			Key: fmt.Sprintf("subnets/172.16.%d.0-24", n), Value: `{"PublicIP":"` + nodes[name] + `"}`, Revision: int64(n)}})
+		g.w.Write(
+			record.Event{At: g.at(0.02), Kind: record.KindLease, Lease: &record.Lease{
+				Change: record.LeasePut,
+				Key: fmt.Sprintf(
+					"subnets/172.16.%d.0-24",
+					n,
+				),
+				Value:    `{"PublicIP":"` + nodes[name] + `"}`,
+				Revision: int64(n),
+			}},
+		)
 		g.w.Write(record.Event{At: g.at(0.03), Kind: record.KindPod,
 			Pod: &record.Pod{Name: name + "-pod1", Node: name, Addr: fmt.Sprintf("172.16.%d.2", n)}})
 	}
@@ -66,11 +81,24 @@ func (g generator) scenario(pad int) {
 	g.fault(0.8, record.FaultHealed)
 	for i := range pad {
 		g.w.Write(record.Event{At: g.at(float64(i) / float64(pad)), Kind: record.KindLog, Log: &record.Log{
-			Machine: fmt.Sprintf("node%02d", i%4+1), Process: "overlayd",
-			Text: fmt.Sprintf(`time=2026-01-02T03:04:05Z level=INFO msg="reconciled </script><b>%d" peers=3 scenario=%d`, i, g.n)}})
+			Machine: fmt.Sprintf("node%02d", i%4+1),
+			Process: "overlayd",
+			Text: fmt.Sprintf(
+				`time=2026-01-02T03:04:05Z level=INFO msg="reconciled </script><b>%d" peers=3 scenario=%d`,
+				i,
+				g.n,
+			),
+		}})
 	}
-	v := &record.Verdict{State: record.Passed, Clusters: []string{fmt.Sprint(g.n)}, Broke: []string{"etcd stopped"},
-		Healed: true, Duration: g.length, Location: "scenarios/x_test.go:7", Labels: []string{"kind:synthetic"}}
+	v := &record.Verdict{
+		State:    record.Passed,
+		Clusters: []string{fmt.Sprint(g.n)},
+		Broke:    []string{"etcd stopped"},
+		Healed:   true,
+		Duration: g.length,
+		Location: "scenarios/x_test.go:7",
+		Labels:   []string{"kind:synthetic"},
+	}
 	g.measure(v)
 	if g.fails {
 		g.failed(v)
@@ -79,7 +107,13 @@ func (g generator) scenario(pad int) {
 }
 
 func (g generator) fault(part float64, phase string) {
-	g.w.Write(record.Event{At: g.at(part), Kind: record.KindFault, Fault: &record.Fault{Name: "etcd stopped", Phase: phase}})
+	g.w.Write(
+		record.Event{
+			At:    g.at(part),
+			Kind:  record.KindFault,
+			Fault: &record.Fault{Name: "etcd stopped", Phase: phase},
+		},
+	)
 }
 
 func (g generator) state(when string, part float64, neighbour string) {
@@ -114,11 +148,19 @@ func (g generator) measure(v *record.Verdict) {
 					lost = 10
 				}
 				rtt := int64(40 + (i*7+from*13+to)%50)
-				s.Buckets = append(s.Buckets, record.Bucket{int64(i) * 100, 100, 10, lost, rtt - 10, rtt, rtt + int64(i%9)*400})
+				s.Buckets = append(
+					s.Buckets,
+					record.Bucket{int64(i) * 100, 100, 10, lost, rtt - 10, rtt, rtt + int64(i%9)*400},
+				)
 				p.Sent, p.Lost = p.Sent+10, p.Lost+uint64(lost)
 			}
 			if p.Lost > 0 {
-				o := record.Outage{Start: g.start + int64(tenths*3/10)*1e8, Length: int64(p.Lost) * 1e7, Lost: p.Lost, Ended: true}
+				o := record.Outage{
+					Start:  g.start + int64(tenths*3/10)*1e8,
+					Length: int64(p.Lost) * 1e7,
+					Lost:   p.Lost,
+					Ended:  true,
+				}
 				p.Outages = append(p.Outages, o)
 				v.LongestOutage = o.Length
 			}
@@ -140,14 +182,26 @@ func (g generator) failed(v *record.Verdict) {
 		return h
 	}
 	g.w.Write(record.Event{At: g.at(0.41), Kind: record.KindTrace, Trace: &record.Trace{
-		From: "node01-pod1", To: "node04-pod1", Cause: "neighbour-incomplete",
+		From:     "node01-pod1",
+		To:       "node04-pod1",
+		Cause:    "neighbour-incomplete",
 		Sentence: "reply lost on node04 at flannel.1: neighbour 172.16.1.0 is INCOMPLETE (who-has unanswered 3 times)",
 		Hops: []record.Hop{
-			hop("node01", "node01-pod1/eth0", record.Request, true), hop("node01", "flannel.1", record.Request, true),
-			hop("switch", "node01", record.Request, true), hop("node04", "flannel.1", record.Request, true),
-			hop("node04", "node04-pod1/eth0", record.Request, true), hop("node04", "node04-pod1/eth0", record.Reply, true),
-			hop("node04", "flannel.1", record.Reply, false), hop("node01", "flannel.1", record.Reply, false),
-		}}})
+			hop("node01", "node01-pod1/eth0", record.Request, true),
+			hop("node01", "flannel.1", record.Request, true),
+			hop("switch", "node01", record.Request, true),
+			hop("node04", "flannel.1", record.Request, true),
+			hop(
+				"node04",
+				"node04-pod1/eth0",
+				record.Request,
+				true,
+			),
+			hop("node04", "node04-pod1/eth0", record.Reply, true),
+			hop("node04", "flannel.1", record.Reply, false),
+			hop("node01", "flannel.1", record.Reply, false),
+		},
+	}})
 	g.w.Write(record.Event{At: g.at(0.42), Kind: record.KindReach, When: record.AtFail, Reach: []record.Reach{
 		{From: "node01-pod1", To: "node04-pod1", Want: true, Sent: 3, Lost: 3},
 		{From: "node04-pod1", To: "node01-pod1", Want: true, Got: true, Sent: 3}}})

@@ -120,7 +120,10 @@ func (s *Scenario) add(e Event) {
 	case e.Kind == KindTrace && e.Trace != nil:
 		s.Traces = append(s.Traces, *e.Trace)
 	case e.Kind == KindInvariant && e.Invariant != nil:
-		s.Invariants = slices.DeleteFunc(s.Invariants, func(i Invariant) bool { return i.Name == e.Invariant.Name })
+		s.Invariants = slices.DeleteFunc(
+			s.Invariants,
+			func(i Invariant) bool { return i.Name == e.Invariant.Name },
+		)
 		s.Invariants = append(s.Invariants, *e.Invariant)
 	case e.Kind == KindLog && e.Log != nil:
 		s.Logs = append(s.Logs, *e.Log)

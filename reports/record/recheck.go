@@ -193,8 +193,11 @@ func (c *Cluster) recovery() (int64, bool) {
 func (o *Outcome) Recheck() []string {
 	var wrong []string
 	if want := o.Exit(); o.End != nil && o.End.Exit < want {
-		wrong = append(wrong, fmt.Sprintf("the run ended with exit code %d and its verdicts ask for %d", o.End.Exit,
-			want))
+		wrong = append(
+			wrong,
+			fmt.Sprintf("the run ended with exit code %d and its verdicts ask for %d", o.End.Exit,
+				want),
+		)
 	}
 	for _, c := range o.Clusters {
 		wrong = append(wrong, c.recount()...)
@@ -222,8 +225,11 @@ func (c *Cluster) recount() []string {
 			}
 		}
 		if t := totals[pair{p.From, p.To}]; t != [2]uint64{sent, lost} {
-			wrong = append(wrong, fmt.Sprintf("cluster %s: the series of %s → %s has %d of %d echoes lost, its total "+
-				"says %d of %d", c.ID, p.From, p.To, lost, sent, t[1], t[0]))
+			wrong = append(
+				wrong,
+				fmt.Sprintf("cluster %s: the series of %s → %s has %d of %d echoes lost, its total "+
+					"says %d of %d", c.ID, p.From, p.To, lost, sent, t[1], t[0]),
+			)
 		}
 	}
 	return wrong

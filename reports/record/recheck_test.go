@@ -13,11 +13,19 @@ func sound() []record.Event {
 	events := []record.Event{
 		{At: 1e9, Kind: record.KindRun, Run: &record.Run{Version: record.Version}},
 		{At: 2e9, Kind: record.KindWorld, World: &record.World{}},
-		{At: 3e9, Kind: record.KindFault, Fault: &record.Fault{Name: "etcd stopped", Phase: record.FaultInjecting}},
+		{
+			At:    3e9,
+			Kind:  record.KindFault,
+			Fault: &record.Fault{Name: "etcd stopped", Phase: record.FaultInjecting},
+		},
 		{At: 3e9, Kind: record.KindFault, Fault: &record.Fault{Name: "etcd stopped", Phase: record.FaultProved}},
 		{At: 4e9, Kind: record.KindFault, Fault: &record.Fault{Name: "etcd stopped", Phase: record.FaultHealed}},
 		{At: 5e9, Kind: record.KindReach, Reach: []record.Reach{{From: "a", To: "b", Want: true, Got: true}}},
-		{At: 5e9, Kind: record.KindInvariant, Invariant: &record.Invariant{Name: "each lease has its route", OK: true}},
+		{
+			At:        5e9,
+			Kind:      record.KindInvariant,
+			Invariant: &record.Invariant{Name: "each lease has its route", OK: true},
+		},
 		{At: 6e9, Kind: record.KindSeries, Series: []record.Series{{From: "a", To: "b", Start: 2e9,
 			Buckets: []record.Bucket{{0, 4000, 400, 200, 1, 2, 3}}}}},
 		{At: 7e9, Kind: record.KindProbe, Probe: &record.Probe{Pairs: []record.Pair{
@@ -65,16 +73,26 @@ func TestRecheck(t *testing.T) {
 }
 
 func TestSentence(t *testing.T) {
-	s := &record.Scenario{Verdict: &record.Verdict{State: record.Failed, Message: "Expected\n    \x1b[31m<int>: 3\x1b[0m\nto be zero"}}
+	s := &record.Scenario{
+		Verdict: &record.Verdict{
+			State:   record.Failed,
+			Message: "Expected\n    \x1b[31m<int>: 3\x1b[0m\nto be zero",
+		},
+	}
 	steps := []struct {
 		add  func()
 		want string
 	}{
 		{func() {}, "Expected <int>: 3 to be zero"},
 		{func() {
-			s.Invariants = []record.Invariant{{Name: "no address twice", Details: []string{"172.16.1.2 on node01 and node02"}}}
+			s.Invariants = []record.Invariant{
+				{Name: "no address twice", Details: []string{"172.16.1.2 on node01 and node02"}},
+			}
 		}, "no address twice does not hold: 172.16.1.2 on node01 and node02"},
-		{func() { s.Traces = []record.Trace{{From: "a", To: "b", Sentence: "no route on node01"}} }, "a → b: no route on node01"},
+		{
+			func() { s.Traces = []record.Trace{{From: "a", To: "b", Sentence: "no route on node01"}} },
+			"a → b: no route on node01",
+		},
 		{func() { s.Verdict.State = record.Passed }, ""},
 		{func() { s.Verdict = nil }, "the scenario did not end"},
 	}

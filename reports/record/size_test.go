@@ -24,10 +24,16 @@ func TestTenMinutesOfAMeshAreSmall(t *testing.T) {
 	for begin := 0; begin < tenths; begin += every {
 		var lines []record.Series
 		for pair := range 12 {
-			s := record.Series{From: fmt.Sprintf("node%02d-pod1", pair/3+1), To: fmt.Sprintf("node%02d-pod1", pair%4+1),
-				Start: int64(4e15) + int64(begin)*1e8}
+			s := record.Series{
+				From:  fmt.Sprintf("node%02d-pod1", pair/3+1),
+				To:    fmt.Sprintf("node%02d-pod1", pair%4+1),
+				Start: int64(4e15) + int64(begin)*1e8,
+			}
 			for i := range every {
-				s.Buckets = append(s.Buckets, record.Bucket{int64(i) * 100, 100, 10, int64(i % 3), 123456, 234567, 999999})
+				s.Buckets = append(
+					s.Buckets,
+					record.Bucket{int64(i) * 100, 100, 10, int64(i % 3), 123456, 234567, 999999},
+				)
 			}
 			lines = append(lines, s)
 		}
@@ -38,7 +44,10 @@ func TestTenMinutesOfAMeshAreSmall(t *testing.T) {
 	for range 12 {
 		pair := record.Pair{From: "node01-pod1", To: "node02-pod1", Sent: 60000, Lost: 6000}
 		for i := range 6000 {
-			pair.Outages = append(pair.Outages, record.Outage{Start: 4e15 + int64(i)*1e8, Length: 1e7, Lost: 1, Ended: true})
+			pair.Outages = append(
+				pair.Outages,
+				record.Outage{Start: 4e15 + int64(i)*1e8, Length: 1e7, Lost: 1, Ended: true},
+			)
 		}
 		p.Pairs = append(p.Pairs, pair)
 	}
@@ -111,10 +120,12 @@ func TestScenariosOfOneCluster(t *testing.T) {
 	w.Write(record.Event{Kind: record.KindRun, Run: &record.Run{Version: record.Version}})
 	c := w.For("first").InCluster("c")
 	c.Write(record.Event{Kind: record.KindStep, Step: "one"})
-	w.For("first").Write(record.Event{Kind: record.KindVerdict, Verdict: &record.Verdict{State: record.Passed, Clusters: []string{"c"}}})
+	w.For("first").
+		Write(record.Event{Kind: record.KindVerdict, Verdict: &record.Verdict{State: record.Passed, Clusters: []string{"c"}}})
 	c.SetScenario("second")
 	c.Write(record.Event{Kind: record.KindStep, Step: "two"})
-	w.For("second").Write(record.Event{Kind: record.KindVerdict, Verdict: &record.Verdict{State: record.Passed, Clusters: []string{"c"}}})
+	w.For("second").
+		Write(record.Event{Kind: record.KindVerdict, Verdict: &record.Verdict{State: record.Passed, Clusters: []string{"c"}}})
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,11 @@ func TestJUnit(t *testing.T) {
 			Errors   int `xml:"errors,attr"`
 		} `xml:"testsuite"`
 	}
-	if err := xml.Unmarshal(raw, &back); err != nil || back.Suites[0].Failures != 1 || back.Suites[0].Errors != 1 {
+	if err := xml.Unmarshal(
+		raw,
+		&back,
+	); err != nil || back.Suites[0].Failures != 1 ||
+		back.Suites[0].Errors != 1 {
 		t.Errorf("%+v, %v", back, err)
 	}
 }

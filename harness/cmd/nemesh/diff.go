@@ -50,7 +50,12 @@ Exit codes: 0 nothing got worse, 1 something did, 2 a run cannot be read.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&page, "html", "", "write the comparison as HTML to this `file`")
-	f.Float64Var(&opts.Tolerance, "tolerance", 0.5, "how much a loss or time may grow, as a part of what it was")
+	f.Float64Var(
+		&opts.Tolerance,
+		"tolerance",
+		0.5,
+		"how much a loss or time may grow, as a part of what it was",
+	)
 	f.DurationVar(&opts.Least, "least", 0, "how much a time must grow in any case (default 500ms)")
 	f.BoolVar(&opts.Missing, "missing", false, "let scenarios be missing from B")
 	return cmd

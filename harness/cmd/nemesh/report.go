@@ -126,7 +126,9 @@ func appendStepSummary(markdown []byte) error {
 		return nil
 	}
 	if len(markdown) > maxStepSummary {
-		markdown = append(markdown[:maxStepSummary-100:maxStepSummary-100], "\n\n… cut off: the rest is in summary.md\n"...)
+		markdown = append(
+			markdown[:maxStepSummary-100:maxStepSummary-100],
+			"\n\n… cut off: the rest is in summary.md\n"...)
 	}
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
