@@ -33,7 +33,12 @@ type capture struct {
 
 // openCapture opens a packet socket in a namespace and calls each with what it reads, until it is closed.
 // One socket for all devices sees also where the packet should not be.
-func openCapture(place string, ns netns.NsHandle, mark [markLength]byte, each func(frame)) (*capture, error) {
+func openCapture(
+	place string,
+	ns netns.NsHandle,
+	mark [markLength]byte,
+	each func(frame),
+) (*capture, error) {
 	c := &capture{place: place, names: map[int]string{}}
 	err := netspace.Do(ns, func() error {
 		links, err := net.Interfaces()

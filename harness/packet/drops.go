@@ -19,8 +19,8 @@ import (
 )
 
 // dropWatch listens to the kernel freeing packets (tracepoint skb:kfree_skb), which only root may. Perf
-// events are used and not the trace's own files: they end with their descriptors, so nothing is left switched
-// on when we are killed.
+// events are used and not the trace's own files: they end with their descriptors, so nothing is left
+// switched on when we are killed.
 //
 // The tracepoint names a buffer, not a packet, and that of the whole machine. So a second one,
 // net:netif_receive_skb, tells which buffers hold a packet of the echo's length, and only what is freed
@@ -95,7 +95,13 @@ func readTracepoints() (drop, recv tracepoint, err error) {
 		return drop, recv, fmt.Errorf("make a folder for tracefs: %w", err)
 	}
 	defer os.Remove(dir)
-	if err := unix.Mount("tracefs", dir, "tracefs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+	if err := unix.Mount(
+		"tracefs",
+		dir,
+		"tracefs",
+		unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+		"",
+	); err != nil {
 		return drop, recv, fmt.Errorf("mount tracefs, which only root may: %w", err)
 	}
 	defer func() { err = errors.Join(err, unix.Unmount(dir, unix.MNT_DETACH)) }()

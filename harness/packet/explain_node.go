@@ -30,8 +30,15 @@ func (l leg) routed(n Node, in, want string, before Sighting) Verdict {
 	}
 	device, _ := st.link(want)
 	if over := max(before.Length, l.o.Size) - device.MTU; over > 0 && l.o.Size > 0 {
-		return l.lost(PacketTooBig, n.Name, want, "larger than the path's MTU by %d bytes (%s takes %d)", over, want,
-			device.MTU)
+		return l.lost(
+			PacketTooBig,
+			n.Name,
+			want,
+			"larger than the path's MTU by %d bytes (%s takes %d)",
+			over,
+			want,
+			device.MTU,
+		)
 	}
 	next := l.dstAddr
 	if route.Via.IsValid() {
@@ -172,8 +179,14 @@ func (l leg) encapsulated(before Sighting) Verdict {
 	}
 	route, ok := st.lookup(entry.Dst)
 	if !ok {
-		return l.lost(UnderlayNoRoute, n.Name, n.Device, "no route on %s to %s, the other end of the tunnel", n.Name,
-			entry.Dst)
+		return l.lost(
+			UnderlayNoRoute,
+			n.Name,
+			n.Device,
+			"no route on %s to %s, the other end of the tunnel",
+			n.Name,
+			entry.Dst,
+		)
 	}
 	next := entry.Dst
 	if route.Via.IsValid() {

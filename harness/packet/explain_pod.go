@@ -66,7 +66,14 @@ func (l leg) notAnswered() (Verdict, bool) {
 }
 
 func (l leg) addressMissing(pod End) Verdict {
-	return l.lost(PodAddressMissing, pod.Name, pod.Device, "%s does not have the address %s", pod.Name, pod.Addr)
+	return l.lost(
+		PodAddressMissing,
+		pod.Name,
+		pod.Device,
+		"%s does not have the address %s",
+		pod.Name,
+		pod.Addr,
+	)
 }
 
 // podAttached asks whether a pod's link leads to its node's bridge.

@@ -27,7 +27,10 @@ func healthy() Observation {
 		}
 		o.Nodes = append(o.Nodes, Node{Name: name, Addr: uplink(n), Bridge: "cni0", Device: "flannel.1",
 			Uplink: "eth0", Port: name})
-		o.Leases = append(o.Leases, Lease{Subnet: netip.PrefixFrom(vtep(n), 24), PublicIP: uplink(n), VtepMAC: mac(n)})
+		o.Leases = append(
+			o.Leases,
+			Lease{Subnet: netip.PrefixFrom(vtep(n), 24), PublicIP: uplink(n), VtepMAC: mac(n)},
+		)
 		o.State[name] = State{
 			Links: []Link{
 				{Index: 2, Name: "eth0", Up: true, Carrier: true, MTU: 1500},
@@ -36,13 +39,22 @@ func healthy() Observation {
 				{Index: 4, Name: "cni0", Type: "bridge", Up: true, Carrier: true, MTU: 1450, MAC: "0a:01"},
 				{Index: 5, Name: "veth1", Type: "veth", Up: true, Carrier: true, MTU: 1450, Master: 4, Peer: 2},
 			},
-			Addresses: []Address{{"eth0", netip.PrefixFrom(uplink(n), 24)}, {"cni0", netip.PrefixFrom(vtep(n).Next(), 24)},
-				{"flannel.1", netip.PrefixFrom(vtep(n), 32)}},
+			Addresses: []Address{
+				{"eth0", netip.PrefixFrom(uplink(n), 24)},
+				{"cni0", netip.PrefixFrom(vtep(n).Next(), 24)},
+				{"flannel.1", netip.PrefixFrom(vtep(n), 32)},
+			},
 			Routes: []Route{
 				{Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, 200, 0}), 24), Device: "eth0", Type: "unicast",
 					Table: 254},
 				{Dst: netip.PrefixFrom(vtep(n), 24), Device: "cni0", Type: "unicast", Table: 254},
-				{Dst: netip.PrefixFrom(vtep(peer), 24), Via: vtep(peer), Device: "flannel.1", Type: "unicast", Table: 254},
+				{
+					Dst:    netip.PrefixFrom(vtep(peer), 24),
+					Via:    vtep(peer),
+					Device: "flannel.1",
+					Type:   "unicast",
+					Table:  254,
+				},
 			},
 			Neighbours: []Neighbour{{"flannel.1", vtep(peer), mac(peer), "PERMANENT"},
 				{"eth0", uplink(peer), "0a:03", "REACHABLE"}},
@@ -50,7 +62,9 @@ func healthy() Observation {
 			Sysctls: map[string]string{"ip_forward": "1", "conf/all/rp_filter": "0"},
 		}
 		o.State[pod] = State{
-			Links:     []Link{{Index: 2, Name: "eth0", Type: "veth", Up: true, Carrier: true, MTU: 1450, MAC: "0a:02", Peer: 5}},
+			Links: []Link{
+				{Index: 2, Name: "eth0", Type: "veth", Up: true, Carrier: true, MTU: 1450, MAC: "0a:02", Peer: 5},
+			},
 			Addresses: []Address{{"eth0", netip.PrefixFrom(end.Addr, 24)}},
 			Routes: []Route{{Dst: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Via: vtep(n).Next(), Device: "eth0",
 				Type: "unicast", Table: 254}},
@@ -144,8 +158,8 @@ func TestExplain(t *testing.T) {
 					Chain: "FORWARD", Handle: 9, Drop: true}}
 				o.Drops = []Drop{{Reason: "NETFILTER_DROP"}, {Reason: "NETFILTER_DROP"}}
 			}, RuleDropped,
-			"request dropped on node01 by the rule with handle 9, which has gone since, in chain FORWARD of table ip " +
-				"filter; the kernel's drop reason: NETFILTER_DROP",
+			"request dropped on node01 by the rule with handle 9, which has gone since, in chain FORWARD of " +
+				"table ip filter; the kernel's drop reason: NETFILTER_DROP",
 		},
 		"a loose reverse path filter": {
 			func(o *Observation) {
@@ -155,13 +169,13 @@ func TestExplain(t *testing.T) {
 				s.Routes = s.Routes[:2]
 				o.State["node02"] = s
 			}, RPFilter,
-			"request lost on node02 at flannel.1: reverse path filtering refuses the source 172.16.1.2: there is no " +
-				"way back to it",
+			"request lost on node02 at flannel.1: reverse path filtering refuses the source 172.16.1.2: there is " +
+				"no way back to it",
 		},
 		"reply arrived and was not taken": {
 			func(o *Observation) { o.seenUntil(Request, whole); o.seenUntil(Reply, whole) }, Unexplained,
-			"reply lost on pod1 at eth0: it was seen there last, and nothing in the kernel's state says why it went " +
-				"no further",
+			"reply lost on pod1 at eth0: it was seen there last, and nothing in the kernel's state says why it " +
+				"went no further",
 		},
 		"node that could not be read": {
 			func(o *Observation) { o.seenUntil(Request, 8); delete(o.State, "node02") }, VXLANMissing,

@@ -22,8 +22,8 @@ const (
 )
 
 // Follow sends one marked echo and follows it. It takes Path.Wait at most, and little more than the round
-// trip where an answer, a rule or an ICMP error comes. An error means that it could not be followed; that the
-// echo was lost is no error.
+// trip where an answer, a rule or an ICMP error comes. An error means that it could not be followed; that
+// the echo was lost is no error.
 //
 // While it runs, every namespace on the way has a packet socket, and a table of nftables with one rule that
 // matches nothing but the echo.
@@ -85,7 +85,11 @@ func newFollower(w Path) (*follower, error) {
 			return nil, fmt.Errorf("follow a packet: %s has no IPv4 address (%s)", e.Name, e.Addr)
 		}
 		if !slices.ContainsFunc(w.Nodes, func(n Node) bool { return n.Name == e.Node }) {
-			return nil, fmt.Errorf("follow a packet: the node %q of %s is not among those of the path", e.Node, e.Name)
+			return nil, fmt.Errorf(
+				"follow a packet: the node %q of %s is not among those of the path",
+				e.Node,
+				e.Name,
+			)
 		}
 		if e.IsPod() {
 			f.places = append(f.places, place{e.Name, e.NS})

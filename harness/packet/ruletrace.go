@@ -69,7 +69,9 @@ func (t *ruleTrace) addRules(mark [markLength]byte) error {
 	if t.place == SwitchName {
 		family, hooks = nftables.TableFamilyBridge, hooks[:1]
 	}
-	t.table = conn.AddTable(&nftables.Table{Name: "nemesh-trace-" + hex.EncodeToString(mark[:4]), Family: family})
+	t.table = conn.AddTable(
+		&nftables.Table{Name: "nemesh-trace-" + hex.EncodeToString(mark[:4]), Family: family},
+	)
 	for _, hook := range hooks {
 		chain := conn.AddChain(&nftables.Chain{
 			Name: fmt.Sprintf("hook%d", *hook), Table: t.table, Type: nftables.ChainTypeFilter, Hooknum: hook,

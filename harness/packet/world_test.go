@@ -216,8 +216,12 @@ func (w *world) ruleIn(
 	if hook == nftables.ChainHookPostrouting {
 		kind, priority = nftables.ChainTypeNAT, nftables.ChainPriorityNATSource
 	}
-	names := map[nftables.ChainHook]string{*nftables.ChainHookForward: "FORWARD", *nftables.ChainHookInput: "INPUT",
-		*nftables.ChainHookOutput: "OUTPUT", *nftables.ChainHookPostrouting: "POSTROUTING"}
+	names := map[nftables.ChainHook]string{
+		*nftables.ChainHookForward:     "FORWARD",
+		*nftables.ChainHookInput:       "INPUT",
+		*nftables.ChainHookOutput:      "OUTPUT",
+		*nftables.ChainHookPostrouting: "POSTROUTING",
+	}
 	table := conn.AddTable(&nftables.Table{Name: "filter", Family: nftables.TableFamilyIPv4})
 	chain := conn.AddChain(&nftables.Chain{Name: names[*hook], Table: table, Type: kind, Hooknum: hook,
 		Priority: priority, Policy: &policy})
