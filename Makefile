@@ -46,6 +46,7 @@ fuzz: ## each fuzz target for FUZZTIME (default 10s)
 	$(GO) test ./overlay/lease -fuzz FuzzParseKey -fuzztime $(or $(FUZZTIME),10s)
 	$(GO) test ./overlay/lease -fuzz FuzzAttrs -fuzztime $(or $(FUZZTIME),10s)
 	$(GO) test ./overlay/cni -fuzz FuzzParseEnv -fuzztime $(or $(FUZZTIME),10s)
+	$(GO) test ./harness/packet -run XXX -fuzz FuzzDecode -fuzztime $(or $(FUZZTIME),10s)
 
 bench: ## the figures: a cluster from nothing, etcd, the probe, the reconciler
 	$(GO) test ./harness/... ./overlay/... -run XXX -bench . -benchtime 5x
