@@ -28,8 +28,8 @@ const (
 	leasesWithin = 300 * time.Millisecond
 )
 
-// Follow sends one marked echo from a pod or a node to another and follows it hop by hop. What it found out is
-// recorded. That the echo was lost is no error.
+// Follow sends one marked echo from a pod or a node to another and follows it hop by hop. What it found
+// out is recorded. That the echo was lost is no error.
 func (c *Cluster) Follow(ctx context.Context, from, to string) (packet.Trace, error) {
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
 	defer cancel()

@@ -145,8 +145,8 @@ func sizes() []broken {
 			cause:   packet.PacketTooBig,
 			path:    sized(1500),
 			breakIt: podMTU(1500),
-			sentence: `request lost on node01 at flannel\.1: larger than the path's MTU by 50 bytes \(flannel\.1 takes ` +
-				`1450\); ICMP fragmentation needed, MTU 1450 \(type 3 code 4\) from node01 \(172\.16\.1\.1\)`,
+			sentence: `request lost on node01 at flannel\.1: larger than the path's MTU by 50 bytes \(flannel\.1 ` +
+				`takes 1450\); ICMP fragmentation needed, MTU 1450 \(type 3 code 4\) from node01 \(172\.16\.1\.1\)`,
 		},
 		{
 			name: "larger than the pod's MTU", cause: packet.PacketTooBig, path: sized(1480),
@@ -158,8 +158,8 @@ func sizes() []broken {
 			cause:   packet.MTUBlackHole,
 			path:    sized(1450),
 			breakIt: func(w *world) { w.must(w.nl(2).LinkSetMTU(w.link(2, node.Uplink), 1400)) },
-			sentence: `request lost on node02 at eth0: larger than the path's MTU by 100 bytes \(eth0 takes 1400\), ` +
-				`and dropped without a word`,
+			sentence: `request lost on node02 at eth0: larger than the path's MTU by 100 bytes \(eth0 takes ` +
+				`1400\), and dropped without a word`,
 		},
 	}
 }

@@ -27,8 +27,8 @@ type broken struct {
 const (
 	// reasons is what root gets to know in addition.
 	reasons = `(; the kernel's drop reason: [A-Z_, ]+)?`
-	// asked is what an address becomes that nobody answers for; how often it is asked for before the kernel gives
-	// up, and says so, depends on how busy the machine is.
+	// asked is what an address becomes that nobody answers for; how often it is asked for before the kernel
+	// gives up, and says so, depends on how busy the machine is.
 	asked  = `(INCOMPLETE|FAILED) \(who-has unanswered (once|\d+ times)\)`
 	gaveUp = `(; ICMP host unreachable \(type 3 code 1\) from \S+ \(\S+\))?`
 )
@@ -113,8 +113,8 @@ func routes() []broken {
 				w.must(w.nl(1).RouteReplace(&netlink.Route{Dst: ipnet(w.subnet(2)), Scope: unix.RT_SCOPE_LINK,
 					LinkIndex: w.link(1, node.Uplink).Attrs().Index}))
 			},
-			sentence: `request lost on node01 at flannel\.1: node01 has the route "172\.16\.2\.0/24 dev eth0", which ` +
-				`does not lead to flannel\.1` + gaveUp,
+			sentence: `request lost on node01 at flannel\.1: node01 has the route "172\.16\.2\.0/24 dev eth0", ` +
+				`which does not lead to flannel\.1` + gaveUp,
 		},
 		{
 			name: "blackhole route", cause: packet.BlackholeRoute,
@@ -269,14 +269,15 @@ func tunnels() []broken {
 			name: "FDB entry to an address that is no node's", cause: packet.FDBWrongAddress,
 			breakIt: func(w *world) { w.redirect(1, 2, net.IP{192, 168, 200, 250}) },
 			sentence: `request lost on node01 at flannel\.1: the FDB entry for 0a:00:00:00:00:02 says ` +
-				`192\.168\.200\.250, which is no node's address; the lease of 172\.16\.2\.0/24 says 192\.168\.200\.202` + gaveUp,
+				`192\.168\.200\.250, which is no node's address; the lease of 172\.16\.2\.0/24 says ` +
+				`192\.168\.200\.202` + gaveUp,
 		},
 		{
 			name:    "FDB entry to a former owner",
 			cause:   packet.StaleOwner,
 			breakIt: func(w *world) { w.redirect(1, 2, w.uplink(3).AsSlice()) },
-			sentence: `request lost on node01 at flannel\.1: sent to 192\.168\.200\.203 \(node03\), which no longer ` +
-				`owns 172\.16\.2\.0/24; the lease of 172\.16\.2\.0/24 says 192\.168\.200\.202`,
+			sentence: `request lost on node01 at flannel\.1: sent to 192\.168\.200\.203 \(node03\), which no ` +
+				`longer owns 172\.16\.2\.0/24; the lease of 172\.16\.2\.0/24 says 192\.168\.200\.202`,
 		},
 		{
 			name: "VNI mismatch", cause: packet.VNIMismatch,
@@ -351,8 +352,8 @@ func underlays() []broken {
 			breakIt: func(w *world) {
 				w.must(w.nl(1).AddrDel(w.link(1, node.Uplink), &netlink.Addr{IPNet: ipnet(w.underlay(1))}))
 			},
-			sentence: `request lost on node01 at flannel\.1: no route on node01 to 192\.168\.200\.202, the other end ` +
-				`of the tunnel.*`,
+			sentence: `request lost on node01 at flannel\.1: no route on node01 to 192\.168\.200\.202, the other ` +
+				`end of the tunnel.*`,
 		},
 	}
 }
@@ -413,15 +414,16 @@ func rules() []broken {
 					accept,
 					append(w.to(2), &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: 10})...)
 			},
-			sentence: `request rejected on node01 by rule "ip daddr 172\.16\.2\.0/24 reject" \(handle \d+\) in chain ` +
+			sentence: `request rejected on node01 by rule "ip daddr 172\.16\.2\.0/24 reject" \(handle \d+\) in ` +
+				`chain ` +
 				`FORWARD of table ip filter; ICMP host prohibited \(type 3 code 10\) from node01 \(172\.16\.1\.1\)`,
 		},
 		{
 			name:    "dropped in the pod",
 			cause:   packet.RuleDropped,
 			breakIt: func(w *world) { w.ruleIn(w.pods[1], input, accept, append(w.to(2), drop)...) },
-			sentence: `request dropped on pod2 by rule "ip daddr 172\.16\.2\.0/24 drop" \(handle \d+\) in chain INPUT ` +
-				`of table ip filter`,
+			sentence: `request dropped on pod2 by rule "ip daddr 172\.16\.2\.0/24 drop" \(handle \d+\) in chain ` +
+				`INPUT of table ip filter`,
 		},
 		{
 			name: "forwarding off", cause: packet.ForwardingOff,
@@ -436,7 +438,8 @@ func rules() []broken {
 				w.must(w.nl(2).RouteReplace(&netlink.Route{Dst: ipnet(w.subnet(1)), Gw: w.uplink(1).AsSlice(),
 					LinkIndex: w.link(2, node.Uplink).Attrs().Index}))
 			},
-			sentence: `request lost on node02 at flannel\.1: reverse path filtering refuses the source 172\.16\.1\.2: ` +
+			sentence: `request lost on node02 at flannel\.1: reverse path filtering refuses the source ` +
+				`172\.16\.1\.2: ` +
 				`the way back to it is 172\.16\.1\.0/24 via 192\.168\.200\.201 dev eth0, not by flannel\.1` + gaveUp,
 		},
 		{
@@ -447,8 +450,8 @@ func rules() []broken {
 					&expr.NAT{Type: expr.NATTypeSourceNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1})...)
 			},
 			sentence: `reply lost on node02 at eth0: it goes to 172\.16\.3\.2 and not to 172\.16\.1\.2, because ` +
-				`node01 rewrote the source of the request \(rule "ip daddr 172\.16\.2\.0/24 snat" in chain POSTROUTING ` +
-				`of table ip filter\)` + gaveUp,
+				`node01 rewrote the source of the request \(rule "ip daddr 172\.16\.2\.0/24 snat" in chain ` +
+				`POSTROUTING of table ip filter\)` + gaveUp,
 		},
 	}
 }

@@ -19,8 +19,8 @@ import (
 )
 
 // dropWatch listens to the kernel freeing packets (tracepoint skb:kfree_skb), which only root may. Perf
-// events are used and not the trace's own files: they end with their descriptors, so nothing is left switched
-// on when we are killed.
+// events are used and not the trace's own files: they end with their descriptors, so nothing is left
+// switched on when we are killed.
 //
 // The tracepoint names a buffer, not a packet, and that of the whole machine. So a second one,
 // net:netif_receive_skb, tells which buffers hold a packet of the echo's length, and only what is freed

@@ -158,8 +158,8 @@ func TestExplain(t *testing.T) {
 					Chain: "FORWARD", Handle: 9, Drop: true}}
 				o.Drops = []Drop{{Reason: "NETFILTER_DROP"}, {Reason: "NETFILTER_DROP"}}
 			}, RuleDropped,
-			"request dropped on node01 by the rule with handle 9, which has gone since, in chain FORWARD of table ip " +
-				"filter; the kernel's drop reason: NETFILTER_DROP",
+			"request dropped on node01 by the rule with handle 9, which has gone since, in chain FORWARD of " +
+				"table ip filter; the kernel's drop reason: NETFILTER_DROP",
 		},
 		"a loose reverse path filter": {
 			func(o *Observation) {
@@ -169,13 +169,13 @@ func TestExplain(t *testing.T) {
 				s.Routes = s.Routes[:2]
 				o.State["node02"] = s
 			}, RPFilter,
-			"request lost on node02 at flannel.1: reverse path filtering refuses the source 172.16.1.2: there is no " +
-				"way back to it",
+			"request lost on node02 at flannel.1: reverse path filtering refuses the source 172.16.1.2: there is " +
+				"no way back to it",
 		},
 		"reply arrived and was not taken": {
 			func(o *Observation) { o.seenUntil(Request, whole); o.seenUntil(Reply, whole) }, Unexplained,
-			"reply lost on pod1 at eth0: it was seen there last, and nothing in the kernel's state says why it went " +
-				"no further",
+			"reply lost on pod1 at eth0: it was seen there last, and nothing in the kernel's state says why it " +
+				"went no further",
 		},
 		"node that could not be read": {
 			func(o *Observation) { o.seenUntil(Request, 8); delete(o.State, "node02") }, VXLANMissing,

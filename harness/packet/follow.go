@@ -22,8 +22,8 @@ const (
 )
 
 // Follow sends one marked echo and follows it. It takes Path.Wait at most, and little more than the round
-// trip where an answer, a rule or an ICMP error comes. An error means that it could not be followed; that the
-// echo was lost is no error.
+// trip where an answer, a rule or an ICMP error comes. An error means that it could not be followed; that
+// the echo was lost is no error.
 //
 // While it runs, every namespace on the way has a packet socket, and a table of nftables with one rule that
 // matches nothing but the echo.

@@ -86,15 +86,17 @@ func TestDecodeAndFilter(t *testing.T) {
 		direction                      string
 		vni                            int
 	}{
-		"request":                  {bare(t, 8, testMark[:]), true, true, false, false, Request, 0},
-		"reply":                    {bare(t, 0, testMark[:]), true, true, false, false, Reply, 0},
-		"another's echo":           {bare(t, 8, other[:]), false, false, false, false, "", 0},
-		"a short echo":             {bare(t, 8, nil), false, false, false, false, "", 0},
-		"request in VXLAN":         {inVXLAN(t, bare(t, 8, testMark[:])), true, true, false, false, Request, 1},
-		"another's echo in VXLAN":  {inVXLAN(t, bare(t, 8, other[:])), false, false, false, false, "", 0},
-		"ARP in VXLAN":             {inVXLAN(t, arp), false, false, false, false, "", 0},
-		"error":                    {quoted(t, 3, 4, testMark[:]), true, false, true, false, Request, 0},
-		"error in VXLAN":           {inVXLAN(t, quoted(t, 3, 4, testMark[:])), true, false, true, false, Request, 0},
+		"request":                 {bare(t, 8, testMark[:]), true, true, false, false, Request, 0},
+		"reply":                   {bare(t, 0, testMark[:]), true, true, false, false, Reply, 0},
+		"another's echo":          {bare(t, 8, other[:]), false, false, false, false, "", 0},
+		"a short echo":            {bare(t, 8, nil), false, false, false, false, "", 0},
+		"request in VXLAN":        {inVXLAN(t, bare(t, 8, testMark[:])), true, true, false, false, Request, 1},
+		"another's echo in VXLAN": {inVXLAN(t, bare(t, 8, other[:])), false, false, false, false, "", 0},
+		"ARP in VXLAN":            {inVXLAN(t, arp), false, false, false, false, "", 0},
+		"error":                   {quoted(t, 3, 4, testMark[:]), true, false, true, false, Request, 0},
+		"error in VXLAN": {
+			inVXLAN(t, quoted(t, 3, 4, testMark[:])), true, false, true, false, Request, 0,
+		},
 		"error about another echo": {quoted(t, 3, 1, other[:]), true, false, false, false, "", 0},
 		"ARP":                      {arp, true, false, false, true, "", 0},
 		"TCP":                      {tcp, false, false, false, false, "", 0},
@@ -231,7 +233,8 @@ func TestParseFormat(t *testing.T) {
 		"\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n" +
 		"\tfield:void * skbaddr;\toffset:8;\tsize:8;\tsigned:0;\n" +
 		"\tfield:enum skb_drop_reason reason;\toffset:36;\tsize:4;\tsigned:0;\n\n" +
-		`print fmt: "reason: %s", __print_symbolic(REC->reason, { 2, "NOT_SPECIFIED" }, { 12, "NETFILTER_DROP" })` +
+		`print fmt: "reason: %s", __print_symbolic(REC->reason, { 2, "NOT_SPECIFIED" }, { 12, ` +
+		`"NETFILTER_DROP" })` +
 		"\n"
 	got, err := parseFormat(text)
 	if err != nil || got.id != 2310 || got.names[12] != "NETFILTER_DROP" ||

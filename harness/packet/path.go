@@ -3,8 +3,8 @@
 // It sends one marked ICMP echo from a pod or a node to another, and listens with a packet socket in every
 // network namespace on the way: the pod's link, its veth on the node, the bridge, the VXLAN device, the
 // uplink, the ports of the switch, and the same on the other side, for the request and for the reply. Where
-// rules decide, it has nftables trace the packet, so that the rule that dropped it can be named. Then it reads
-// what the kernels hold, and Explain, a pure function, makes one sentence of it all:
+// rules decide, it has nftables trace the packet, so that the rule that dropped it can be named. Then it
+// reads what the kernels hold, and Explain, a pure function, makes one sentence of it all:
 //
 //	trace, err := packet.Follow(ctx, path)
 //	fmt.Println(trace.Sentence) // request dropped on node02 by rule "ip daddr 172.16.0.0/16 drop" in chain …

@@ -122,16 +122,6 @@ func (s State) holds(a netip.Addr) bool {
 	return false
 }
 
-// deviceOf returns the device with an address.
-func (s State) deviceOf(a netip.Addr) string {
-	for _, have := range s.Addresses {
-		if have.Prefix.Addr() == a {
-			return have.Device
-		}
-	}
-	return ""
-}
-
 // neighbour finds the entry for an address.
 func (s State) neighbour(device string, ip netip.Addr) (Neighbour, bool) {
 	for _, n := range s.Neighbours {

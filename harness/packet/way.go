@@ -88,8 +88,8 @@ func (l leg) arrival() (Sighting, bool) {
 	return s, ok && !s.OtherHost
 }
 
-// tunnelled reports whether the packet should go through the VXLAN device: not when the overlay has none, nor
-// to an address of the underlay.
+// tunnelled reports whether the packet should go through the VXLAN device: not when the overlay has none,
+// nor to an address of the underlay.
 func (l leg) tunnelled() bool {
 	if l.from.Device == "" {
 		return false
