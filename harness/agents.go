@@ -134,8 +134,8 @@ func (c *Cluster) StartAgent(ctx context.Context, name string) error {
 	return c.StartAgentAs(ctx, name, func(c node.Command) node.Command { return c })
 }
 
-// StartAgentAs starts what change makes of the command of a node's agent, such as another program or other flags,
-// and waits for it like StartAgent.
+// StartAgentAs starts what change makes of the command of a node's agent, such as another program or other
+// flags, and waits for it like StartAgent.
 func (c *Cluster) StartAgentAs(
 	ctx context.Context,
 	name string,
@@ -169,7 +169,8 @@ func (c *Cluster) StartAgentAs(
 // broken.
 const firstStarts = 3
 
-// startOnce starts a node's agent and waits until it is ready. The agent is nil where it could not be started.
+// startOnce starts a node's agent and waits until it is ready. The agent is nil where it could not be
+// started.
 func (c *Cluster) startOnce(
 	ctx context.Context,
 	n *Node,

@@ -318,7 +318,7 @@ func (c *Cluster) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	traces, err := c.traces()
-	defer traces.Close()
+	defer func() { traces.Close() }() // what could be opened, also after an error
 	errs := []error{err}
 	c.watch.close()
 	c.stopMesh()

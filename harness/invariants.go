@@ -27,9 +27,8 @@ const (
 	joinMAC = "02:6e:65:6d:65:73"
 )
 
-// Waive says that the scenario means to break an invariant, and why: its violations are recorded and do
-// not fail
-// it. An id that there is not, or no reason, is an error.
+// Waive says that the scenario means to break an invariant, and why: its violations are recorded and do not
+// fail it. An id that there is not, or no reason, is an error.
 func (c *Cluster) Waive(id, why string) error {
 	if _, err := invariant.Find(id); err != nil {
 		return err
@@ -45,8 +44,8 @@ func (c *Cluster) Waive(id, why string) error {
 
 // CheckInvariants ends the mesh, heals what is still broken, waits for rest and judges the cluster by every
 // invariant. Rest is the moment at which all hold that are not waived, 10 s later at most. Then a plain
-// flannel
-// peer is made to join and to leave. Every result is recorded; the error says what kept from judging.
+// flannel peer is made to join and to leave. Every result is recorded; the error says what kept from
+// judging.
 //
 // Nothing is asked of an agent that was told to end, or of the kernel of its node.
 func (c *Cluster) CheckInvariants(ctx context.Context) ([]invariant.Result, error) {
@@ -176,9 +175,8 @@ func (c *Cluster) collect(n *Node) (invariant.Node, error) {
 // podInterface is the name that a pod's interface is given by CNI ADD.
 const podInterface = "eth0"
 
-// join puts the lease of a plain flannel peer into etcd, and takes it away again, and notes which nodes
-// with a
-// running agent and a lease did not follow in time.
+// join puts the lease of a plain flannel peer into etcd, and takes it away again, and notes which nodes with
+// a running agent and a lease did not follow in time.
 func (c *Cluster) join(
 	ctx context.Context,
 	client *clientv3.Client,
@@ -228,9 +226,8 @@ func (c *Cluster) join(
 	return j, err
 }
 
-// await waits until every node has the peer's entries, or has none of them, and returns those for which
-// that is
-// not so in time.
+// await waits until every node has the peer's entries, or has none of them, and returns those for which that
+// is not so in time.
 func (c *Cluster) await(
 	ctx context.Context,
 	nodes []*Node,
@@ -269,9 +266,8 @@ func (c *Cluster) await(
 	return wrong, waiting.Wait()
 }
 
-// freeSubnet returns a subnet that no lease and no record names: the first of the network if possible,
-// which is
-// never handed out.
+// freeSubnet returns a subnet that no lease and no record names: the first of the network if possible, which
+// is never handed out.
 func (c *Cluster) freeSubnet(s invariant.Snapshot) netip.Prefix {
 	for a := c.opts.Network.Masked().Addr(); c.opts.Network.Contains(a); a = plus(a, 1<<(32-c.opts.SubnetLen)) {
 		p := netip.PrefixFrom(a, c.opts.SubnetLen)

@@ -157,9 +157,8 @@ func (w world) give(name, address string) {
 	w.must(err, nl.AddrAdd(l, &netlink.Addr{IPNet: ipNet(address)}))
 }
 
-// repeatRule appends the first rule of the overlay's forward chain once more, as an agent does that adds
-// its rules
-// at every start.
+// repeatRule appends the first rule of the overlay's forward chain once more, as an agent does that adds its
+// rules at every start.
 func (w world) repeatRule(name string) {
 	m, _ := w.pause()
 	if m.Name() != name {
@@ -292,7 +291,10 @@ func TestAnAgentThatHangsMakesNoProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := invariant.Failures(results)
-	if !strings.Contains(text, "agent-makes-progress: 2s after subnets/172.16.0.0-24 of 192.168.200.2 was put") ||
+	if !strings.Contains(
+		text,
+		"agent-makes-progress: 2s after subnets/172.16.0.0-24 of 192.168.200.2 was put",
+	) ||
 		!strings.Contains(text, "node02 lacks: route 172.16.0.0/24") ||
 		strings.Contains(text, "node01") ||
 		strings.Count(text, "\n") > 0 {

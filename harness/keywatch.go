@@ -63,8 +63,8 @@ func (c *Cluster) watchKeys(ctx context.Context) {
 	}
 }
 
-// followKeys lists the keys and watches them, for the life of one etcd process: the next may have other data,
-// which a watch that goes on by its revision would not show.
+// followKeys lists the keys and watches them, for the life of one etcd process: the next may have other
+// data, which a watch that goes on by its revision would not show.
 func (c *Cluster) followKeys(ctx context.Context, p *node.Process) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -124,8 +124,8 @@ func (c *Cluster) SubnetOf(node string) (string, error) {
 	return fault.SubnetKey(env)
 }
 
-// Retire takes a node's lease and its owner's record out of etcd, as an operator does who decommissions a node
-// whose agent is gone.
+// Retire takes a node's lease and its owner's record out of etcd, as an operator does who decommissions a
+// node whose agent is gone.
 func (c *Cluster) Retire(ctx context.Context, node string) error {
 	key, err := c.LeaseOf(ctx, node)
 	if err != nil {
@@ -147,8 +147,8 @@ func (c *Cluster) Retire(ctx context.Context, node string) error {
 	return nil
 }
 
-// Configure puts a network configuration into etcd, in place of the one that is there. From then on the cluster
-// takes its network for what the overlay should use.
+// Configure puts a network configuration into etcd, in place of the one that is there. From then on the
+// cluster takes its network for what the overlay should use.
 func (c *Cluster) Configure(ctx context.Context, config string) error {
 	var wanted struct{ Network netip.Prefix }
 	if err := json.Unmarshal([]byte(config), &wanted); err != nil {

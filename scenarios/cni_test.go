@@ -1,7 +1,8 @@
 package scenarios
 
-// What a container runtime asks of the CNI plugin when things are not as they should be. Right: a clear error that
-// passes, nothing left behind, and a DEL that can be repeated (flannel#2437, #1662, plugins#252, #29, #1121).
+// What a container runtime asks of the CNI plugin when things are not as they should be. Right: a clear
+// error that passes, nothing left behind, and a DEL that can be repeated (flannel#2437, #1662, plugins#252,
+// #29, #1121).
 
 import (
 	"context"
@@ -157,8 +158,8 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			const wrapped = "/var/lib/wrapped"
 			suite.Inject(ctx, c, fault.Done{
 				Node: "node01", What: "subnet moves as soon as the bridge has set a pod up",
-				Do:   func(m *node.Machine) error { return wrapBridge(wrapped, bridge, c.SubnetFile()) },
-				Undo: func(m *node.Machine) error { return os.WriteFile(c.SubnetFile(), was, 0o644) },
+				Do:   func(*node.Machine) error { return wrapBridge(wrapped, bridge, c.SubnetFile()) },
+				Undo: func(*node.Machine) error { return os.WriteFile(c.SubnetFile(), was, 0o644) },
 			})
 			network.BinDirs = append([]string{wrapped}, network.BinDirs...)
 			_, err = pod.Add(ctx, n.Machine, network, "moved")
@@ -184,8 +185,8 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 		}, SpecTimeout(time.Minute))
 })
 
-// wrapBridge puts a bridge plugin into a folder that runs the real one and then changes the node's subnet, as if
-// the node had moved meanwhile.
+// wrapBridge puts a bridge plugin into a folder that runs the real one and then changes the node's subnet,
+// as if the node had moved meanwhile.
 func wrapBridge(dir, bridge, subnetFile string) error {
 	script := fmt.Sprintf("#!/bin/sh\nout=$(%q)\ncode=$?\n"+
 		"[ \"$CNI_COMMAND\" = ADD ] && sed -i 's/^FLANNEL_SUBNET=.*/FLANNEL_SUBNET=172.16.250.1\\/24/' %s\n"+
@@ -196,8 +197,8 @@ func wrapBridge(dir, bridge, subnetFile string) error {
 	return os.WriteFile(filepath.Join(dir, "bridge"), []byte(script), 0o755)
 }
 
-// churnTables changes routes and addresses every 2 ms until ctx ends. There are so many addresses that the kernel
-// lists them in several parts, between which a change interrupts the list.
+// churnTables changes routes and addresses every 2 ms until ctx ends. There are so many addresses that the
+// kernel lists them in several parts, between which a change interrupts the list.
 func churnTables(ctx context.Context, m *node.Machine) error {
 	nl := m.Netlink()
 	lo, err := nl.LinkByName("lo")

@@ -1,7 +1,8 @@
 package scenarios
 
-// The network configuration changes under a running overlay. Right: nothing happens until an agent is restarted,
-// and then nothing of the old network is left (flannel#716, #813, #1604; MTU: #1011, #841, #1775).
+// The network configuration changes under a running overlay. Right: nothing happens until an agent is
+// restarted, and then nothing of the old network is left (flannel#716, #813, #1604; MTU: #1011, #841,
+// #1775).
 
 import (
 	"context"
@@ -39,7 +40,8 @@ func dataPlanes(c *harness.Cluster) map[string][]string {
 	return all
 }
 
-// mtus lists the MTUs that must agree on a node: of the device, in subnet.env, of the bridge, and of a fresh pod.
+// mtus lists the MTUs that must agree on a node: of the device, in subnet.env, of the bridge, and of a fresh
+// pod.
 func mtus(ctx context.Context, c *harness.Cluster, name, podName string) map[string]int {
 	GinkgoHelper()
 	p, err := c.AddPod(ctx, name, podName)

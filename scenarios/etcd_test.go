@@ -1,8 +1,8 @@
 package scenarios
 
-// etcd is there and does not do what it should: members are lost, writes are refused, a certificate is no good, a
-// connection goes silent. Right: the data plane is kept, what fails is tried again, and nothing has to be restarted
-// (flannel#1240, #904, #829, #1133; microk8s#2297).
+// etcd is there and does not do what it should: members are lost, writes are refused, a certificate is no
+// good, a connection goes silent. Right: the data plane is kept, what fails is tried again, and nothing has
+// to be restarted (flannel#1240, #904, #829, #1133; microk8s#2297).
 
 import (
 	"context"

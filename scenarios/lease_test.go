@@ -1,7 +1,7 @@
 package scenarios
 
-// Whose a subnet is: leases that are late, raced for, reserved, or renewed while etcd is slow. Right: nobody is
-// ever disturbed by another's lease, and no agent gives up (flannel#1343, #1289, #1329, #1240, #1531).
+// Whose a subnet is: leases that are late, raced for, reserved, or renewed while etcd is slow. Right: nobody
+// is ever disturbed by another's lease, and no agent gives up (flannel#1343, #1289, #1329, #1240, #1531).
 
 import (
 	"context"

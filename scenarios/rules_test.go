@@ -1,7 +1,8 @@
 package scenarios
 
-// Firewall rules that are in the way, flushed, or written more than once. Right: pods reach each other and see each
-// other's real addresses, and reach the outside masqueraded (flannel#799, #1834, #1337, #1146, PR#1172).
+// Firewall rules that are in the way, flushed, or written more than once. Right: pods reach each other and
+// see each other's real addresses, and reach the outside masqueraded (flannel#799, #1834, #1337, #1146,
+// PR#1172).
 
 import (
 	"context"

@@ -1,8 +1,8 @@
 package scenarios
 
-// What an agent finds when it starts: no uplink yet, somebody else's addresses, entries of nodes that are gone, all
-// nodes rebooting at once. Right: it waits, leaves alone what is not its own, clears what no lease explains, and
-// comes back as it was (flannel#418, #1060, #2554, #1474).
+// What an agent finds when it starts: no uplink yet, somebody else's addresses, entries of nodes that are
+// gone, all nodes rebooting at once. Right: it waits, leaves alone what is not its own, clears what no lease
+// explains, and comes back as it was (flannel#418, #1060, #2554, #1474).
 
 import (
 	"context"

@@ -1,7 +1,8 @@
 package scenarios
 
-// Somebody changes the kernel behind the agent's back: an administrator, a udev rule, Docker, a firewall that is
-// reloaded. Right: it is repaired within a second, without a restart (flannel#869, #1795, #1070, #1834, #799).
+// Somebody changes the kernel behind the agent's back: an administrator, a udev rule, Docker, a firewall
+// that is reloaded. Right: it is repaired within a second, without a restart (flannel#869, #1795, #1070,
+// #1834, #799).
 
 import (
 	"time"

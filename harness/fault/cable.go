@@ -15,7 +15,8 @@ import (
 	"github.com/nemesh/nemesh/harness/underlay"
 )
 
-// UplinkDown pulls a node's cable at the switch: the node sees its carrier go and keeps addresses and routes.
+// UplinkDown pulls a node's cable at the switch: the node sees its carrier go and keeps addresses and
+// routes.
 type UplinkDown struct{ Node string }
 
 // Name implements Fault.
@@ -45,8 +46,8 @@ func (f UplinkDown) Inject(ctx context.Context, w World) error {
 	)
 }
 
-// UplinkReplaced takes a node's uplink away and gives it another one with the same name and address: a new index,
-// a new MAC, and everything that hung on the old one is gone.
+// UplinkReplaced takes a node's uplink away and gives it another one with the same name and address: a new
+// index, a new MAC, and everything that hung on the old one is gone.
 type UplinkReplaced struct{ Node string }
 
 // Name implements Fault.
@@ -80,7 +81,8 @@ func (f UplinkReplaced) Inject(_ context.Context, w World) error {
 	return nil
 }
 
-// UplinkReaddressed gives a node's uplink another address, as a DHCP server may; the heal gives the old one back.
+// UplinkReaddressed gives a node's uplink another address, as a DHCP server may; the heal gives the old one
+// back.
 type UplinkReaddressed struct {
 	Node string
 	Addr netip.Prefix
@@ -106,8 +108,8 @@ func (f UplinkReaddressed) Inject(_ context.Context, w World) error {
 	return nil
 }
 
-// readdress replaces an address of the uplink, and puts back the default route that goes with it. What is already
-// so, as after a reboot, is left so.
+// readdress replaces an address of the uplink, and puts back the default route that goes with it. What is
+// already so, as after a reboot, is left so.
 func readdress(m *node.Machine, from, to netip.Prefix) error {
 	if !m.On() {
 		return nil // it has the old one when it is switched on
@@ -140,8 +142,8 @@ func readdress(m *node.Machine, from, to netip.Prefix) error {
 	return nil
 }
 
-// BadCable does to every frame from and to a node what the impairment says, until it is healed. The constructors
-// beside it make the usual kinds.
+// BadCable does to every frame from and to a node what the impairment says, until it is healed. The
+// constructors beside it make the usual kinds.
 type BadCable struct {
 	Node string
 	What string

@@ -23,7 +23,8 @@ type Entry struct {
 	make func(p place) (Fault, error)
 }
 
-// New makes the fault in a world, on a node where it is of one. Args that the entry does not have are an error.
+// New makes the fault in a world, on a node where it is of one. Args that the entry does not have are an
+// error.
 func (e Entry) New(w World, node string, args map[string]string) (Fault, error) {
 	if _, err := w.Machine(node); err != nil {
 		return nil, fmt.Errorf("%s: %w", e.ID, err)

@@ -41,7 +41,8 @@ func (f Done) Inject(_ context.Context, w World) error {
 	return nil
 }
 
-// ConfigChanged puts another network configuration in place of the one in etcd; the heal puts the old one back.
+// ConfigChanged puts another network configuration in place of the one in etcd; the heal puts the old one
+// back.
 type ConfigChanged struct{ Config string }
 
 // Name implements Fault.

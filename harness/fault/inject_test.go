@@ -68,7 +68,8 @@ func TestCutIsSilentAndOnlyForItsNode(t *testing.T) {
 func TestAgentsAreBrokenAndHealed(t *testing.T) {
 	w := newWorld(t)
 	must(t, w.StartAgent(t.Context(), "node01"))
-	for _, f := range []Fault{AgentKill{"node01"}, AgentStop{"node01"}, AgentPause{"node01"}, AgentRestart{"node01"}} {
+	for _, f := range []Fault{AgentKill{"node01"}, AgentStop{"node01"}, AgentPause{"node01"},
+		AgentRestart{"node01"}} {
 		before := w.agents["node01"]
 		if err := f.Inject(t.Context(), w); err != nil {
 			t.Fatalf("%s: %v", f.Name(), err)

@@ -41,8 +41,8 @@ func Halves(w World) Partition {
 	}
 }
 
-// Ring leaves each node its two neighbours in the order of names, the last being the first one's; etcd is heard by
-// all. It takes four nodes to be a cut at all.
+// Ring leaves each node its two neighbours in the order of names, the last being the first one's; etcd is
+// heard by all. It takes four nodes to be a cut at all.
 func Ring(w World) Partition {
 	p := Partition{Shape: "nodes cut into a ring"}
 	nodes := w.Nodes()
@@ -142,8 +142,8 @@ func machineOf(w World, name string) (*node.Machine, error) {
 	return w.Machine(name)
 }
 
-// EtcdBlackHole swallows what a node and etcd say to each other once they are connected: connecting works, and
-// nothing after it, on connections old and new.
+// EtcdBlackHole swallows what a node and etcd say to each other once they are connected: connecting works,
+// and nothing after it, on connections old and new.
 type EtcdBlackHole struct{ Node string }
 
 // Name implements Fault.
@@ -181,8 +181,8 @@ func (f EtcdBlackHole) Inject(ctx context.Context, w World) error {
 	)
 }
 
-// MTUBlackHole swallows packets from and to a node that are longer than Size bytes, without the ICMP message that
-// would say so (RFC 2923, 2.1).
+// MTUBlackHole swallows packets from and to a node that are longer than Size bytes, without the ICMP message
+// that would say so (RFC 2923, 2.1).
 type MTUBlackHole struct {
 	Node string
 	Size int

@@ -15,9 +15,9 @@ import (
 	"github.com/nemesh/nemesh/harness/node"
 )
 
-// Tamper changes one thing in a node's kernel behind the agent's back. Where repairing it is the overlay's part
-// there is no heal; what is not the overlay's own is put back by the heal. The proof is that the kernel took the
-// change.
+// Tamper changes one thing in a node's kernel behind the agent's back. Where repairing it is the overlay's
+// part there is no heal; what is not the overlay's own is put back by the heal. The proof is that the kernel
+// took the change.
 type Tamper struct {
 	Node string
 	What Tampering
@@ -194,7 +194,6 @@ func (f Tamper) Inject(_ context.Context, w World) error {
 	})
 	link, err := machine.Netlink().LinkByName(w.Device())
 	if err == nil || !f.What.needsDevice() {
-		err = nil
 		var back func() error
 		if back, err = f.What.do(machine, link); back != nil {
 			undo = back

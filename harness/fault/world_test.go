@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// world is two real machines, a switch and a real etcd. Its agents idle; what an agent would have written into
-// etcd, the world writes when it starts one.
+// world is two real machines, a switch and a real etcd. Its agents idle; what an agent would have written
+// into etcd, the world writes when it starts one.
 type world struct {
 	HealStack
 	store    *etcd.Member

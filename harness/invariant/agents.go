@@ -57,9 +57,8 @@ func said(s Snapshot, what string, of func(Agent) []string) (wrong []string) {
 	return wrong
 }
 
-// Rate of log that is allowed: a burst, for starts and what they say of an unusual world, and so many
-// lines a
-// second over the life of the world.
+// Rate of log that is allowed: a burst, for starts and what they say of an unusual world, and so many lines
+// a second over the life of the world.
 const (
 	logBurst     = 150
 	logPerSecond = 5

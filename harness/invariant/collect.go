@@ -27,8 +27,7 @@ const (
 )
 
 // Collect reads what a machine's kernel and disk hold of an overlay with the given device and subnet file.
-// The
-// fields Pods and Agent are left to the caller.
+// The fields Pods and Agent are left to the caller.
 func Collect(m *node.Machine, device, subnetFile string) (Node, error) {
 	n := Node{Name: m.Name(), Uplink: node.Uplink, Device: device}
 	err := errors.Join(n.readLinks(m), n.readRules(m), n.readReservations(m))

@@ -138,7 +138,8 @@ func TestCollectReadsAMachine(t *testing.T) {
 	}
 	pod, err := CollectPod("pod1", m.NetNS(), "veth1")
 	must(t, err)
-	if inside := n.Veths[slices.IndexFunc(n.Veths, func(v Veth) bool { return v.Name == "inside" })]; pod.Peer != inside.Index ||
+	if inside := n.Veths[slices.IndexFunc(n.Veths,
+		func(v Veth) bool { return v.Name == "inside" })]; pod.Peer != inside.Index ||
 		!slices.Equal(pod.Addrs, []netip.Addr{addr("10.5.1.2")}) {
 		t.Errorf("%+v, veths %v", pod, n.Veths)
 	}

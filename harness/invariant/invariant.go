@@ -3,10 +3,9 @@
 // of every node's kernel, of addresses, of agents, and of what a closed world leaves behind.
 //
 // An invariant is a pure function from a Snapshot to the sentences that say what violates it, so each is
-// tested
-// in milliseconds without a kernel. Reading a machine (Collect), etcd (ReadKeys) and the traces of a closed
-// world (Traces) stands apart. Nothing here uses code of the overlay: what is right is written down a second
-// time, on purpose.
+// tested in milliseconds without a kernel. Reading a machine (Collect), etcd (ReadKeys) and the traces of a
+// closed world (Traces) stands apart. Nothing here uses code of the overlay: what is right is written down a
+// second time, on purpose.
 package invariant
 
 import (
@@ -124,8 +123,7 @@ func Judge(v Invariant, s Snapshot, waived map[string]string) Result {
 const shown = 5
 
 // Failures puts the violations that fail a scenario into one text, a line each; "" if there are none. Of
-// many of
-// one invariant it shows the first and counts the others.
+// many of one invariant it shows the first and counts the others.
 func Failures(results []Result) string {
 	var lines []string
 	for _, r := range results {

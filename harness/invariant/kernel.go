@@ -78,9 +78,8 @@ func vtepMAC(s Snapshot) (wrong []string) {
 	return wrong
 }
 
-// believes compares what a peer's kernel holds of a node with the node's device. What is missing
-// altogether is
-// another invariant's matter.
+// believes compares what a peer's kernel holds of a node with the node's device. What is missing altogether
+// is another invariant's matter.
 func believes(peer, n Node, l Lease) (wrong []string) {
 	for _, e := range peer.Neighbours {
 		if e.IP == l.Subnet.Addr() && e.MAC != n.MAC {

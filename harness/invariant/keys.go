@@ -30,8 +30,7 @@ type record struct {
 }
 
 // ReadKeys reads leases and owners' records under a prefix. Keys and values that are none are left out:
-// nobody
-// holds anything by them.
+// nobody holds anything by them.
 func ReadKeys(ctx context.Context, client *clientv3.Client, prefix string) ([]Lease, []Owner, error) {
 	resp, err := client.Get(ctx, prefix+"/", clientv3.WithPrefix())
 	if err != nil {

@@ -54,8 +54,7 @@ func noOverlap(s Snapshot) (wrong []string) {
 
 // peers returns what explains entries in a node's kernel: the leases of others that can be right and, for an
 // agent that follows them, the records of owners whose lease is gone while their hold lasts and the subnet
-// is
-// nobody else's.
+// is nobody else's.
 func (s Snapshot) peers(n Node, own Lease) []Lease {
 	var peers []Lease
 	leased := map[netip.Addr]bool{}

@@ -16,10 +16,8 @@ import (
 )
 
 // Traces are the marks by which what is left of one world is told from other worlds in the same sandbox.
-// They
-// hold the world's namespaces until they are closed, since the kernel gives the number of one that is gone
-// to
-// the next.
+// They hold the world's namespaces until they are closed, since the kernel gives the number of one that is
+// gone to the next.
 type Traces struct {
 	dir   string
 	links []string
@@ -153,7 +151,8 @@ func (t *Traces) processes() (left []string, err error) {
 
 // open finds namespaces of the world that this program itself keeps alive, by a descriptor or a thread.
 func (t *Traces) open() (left []string, err error) {
-	for _, pattern := range []string{"/proc/self/fd/*", "/proc/self/task/*/ns/net", "/proc/self/task/*/ns/mnt"} {
+	for _, pattern := range []string{"/proc/self/fd/*", "/proc/self/task/*/ns/net",
+		"/proc/self/task/*/ns/mnt"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			return nil, fmt.Errorf("list what is open: %w", err)

@@ -181,10 +181,12 @@ func TestViolationsNameWhatIsWrong(t *testing.T) {
 		}, []string{"10.5.1.0-24 of 192.168.0.1", "10.5.1.128-25 of 192.168.0.4"}},
 		{"kernel-holds-what-is-explained", nil, func(s *Snapshot) { s.Nodes[0].Routes = s.Nodes[0].Routes[:3] },
 			[]string{"node01 lacks route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink", "subnets/10.5.3.0-24"}},
-		{"kernel-holds-what-is-explained", nil, func(s *Snapshot) { s.Nodes[0].Neighbours = s.Nodes[0].Neighbours[:1] },
+		{"kernel-holds-what-is-explained", nil,
+			func(s *Snapshot) { s.Nodes[0].Neighbours = s.Nodes[0].Neighbours[:1] },
 			[]string{"node01 lacks neighbour 10.5.3.0 lladdr 02:00:00:00:00:03 dev flannel.1"}},
 		{"kernel-holds-what-is-explained", nil, func(s *Snapshot) { learn(&s.Nodes[1], leaseOf(77)) },
-			[]string{"node02 has fdb 02:00:00:00:00:4d dst 192.168.0.77 dev flannel.1", "no lease or owner's record"}},
+			[]string{"node02 has fdb 02:00:00:00:00:4d dst 192.168.0.77 dev flannel.1",
+				"no lease or owner's record"}},
 		{"kernel-holds-what-is-explained", nil, func(s *Snapshot) {
 			s.Owners = append(s.Owners, Owner{leaseOf(8), at.Add(-2 * time.Hour)})
 			learn(&s.Nodes[1], leaseOf(8))
@@ -199,7 +201,8 @@ func TestViolationsNameWhatIsWrong(t *testing.T) {
 		{"vtep-mac-agrees", []string{"kernel-holds-what-is-explained"},
 			func(s *Snapshot) { s.Nodes[0].FDB[0].Dst = addr("192.168.0.3") },
 			[]string{"node01 has fdb 02:00:00:00:00:02 dst 192.168.0.3", "node02 at 192.168.0.2"}},
-		{"vtep-mac-agrees", nil, func(s *Snapshot) { s.Nodes[0].MAC = "" }, []string{"node01 has no device as flannel.1"}},
+		{"vtep-mac-agrees", nil, func(s *Snapshot) { s.Nodes[0].MAC = "" },
+			[]string{"node01 has no device as flannel.1"}},
 		{"subnet-file-equals-lease", nil, func(s *Snapshot) {
 			s.Nodes[0].Gateway, s.Nodes[0].HasBridge = pfx("10.5.66.1/24"), false
 		}, []string{"node01", "FLANNEL_SUBNET=10.5.66.1/24", "subnets/10.5.1.0-24"}},
@@ -207,7 +210,8 @@ func TestViolationsNameWhatIsWrong(t *testing.T) {
 			[]string{"node01 has no subnet file"}},
 		{"cni0-equals-subnet", nil, func(s *Snapshot) { s.Nodes[1].Bridge[0] = pfx("10.5.44.1/24") },
 			[]string{"cni0 of node02 has [10.5.44.1/24]", "FLANNEL_SUBNET=10.5.2.1/24"}},
-		{"cni0-equals-subnet", nil, func(s *Snapshot) { s.Nodes[1].Bridge = nil }, []string{"cni0 of node02 has []"}},
+		{"cni0-equals-subnet", nil, func(s *Snapshot) { s.Nodes[1].Bridge = nil },
+			[]string{"cni0 of node02 has []"}},
 		{"own-subnet-stays-local", []string{"kernel-holds-what-is-explained"}, func(s *Snapshot) {
 			s.Nodes[0].Routes[0] = Route{Dst: pfx("10.5.0.0/16"), Link: "flannel.1"}
 		}, []string{"node01 sends its own subnet 10.5.1.0/24 into the tunnel: route 10.5.0.0/16 dev flannel.1"}},
@@ -224,7 +228,10 @@ func TestViolationsNameWhatIsWrong(t *testing.T) {
 		{"pod-address-in-lease", nil, func(s *Snapshot) {
 			s.Nodes[0].Pods[0].Addrs = []netip.Addr{addr("10.5.1.2"), addr("10.5.55.5")}
 		}, []string{"pod pod1 on node01 has the address 10.5.55.5", "subnets/10.5.1.0-24"}},
-		{"no-veth-without-pod", nil, func(s *Snapshot) { s.Nodes[0].Veths = append(s.Nodes[0].Veths, Veth{"veth9", 9}) },
+		{"no-veth-without-pod", nil, func(s *Snapshot) {
+			s.Nodes[0].Veths = append(s.Nodes[0].Veths,
+				Veth{"veth9", 9})
+		},
 			[]string{"veth veth9 on node01"}},
 		{"no-reservation-without-pod", nil, func(s *Snapshot) {
 			s.Nodes[0].Reservations[0].Container = "gone"
@@ -237,11 +244,14 @@ func TestViolationsNameWhatIsWrong(t *testing.T) {
 			r.Handle = 9
 			s.Nodes[0].Rules = append(s.Nodes[0].Rules, r)
 		}, []string{"chain forward of nftables table ip nemesh-overlay on node01", "handles 4 and 9"}},
-		{"agent-alive", nil, func(s *Snapshot) { s.Nodes[0].Agent = Agent{End: "exit status 0; its last line: bye"} },
+		{"agent-alive", nil,
+			func(s *Snapshot) { s.Nodes[0].Agent = Agent{End: "exit status 0; its last line: bye"} },
 			[]string{"the agent on node01 has ended though nobody told it to: exit status 0; its last line: bye"}},
 		{"agent-makes-progress", nil, func(s *Snapshot) {
 			s.Join.Reactions[0].Missing = Entries("flannel.1", s.Join.Peer)[:1]
-		}, []string{"2s after subnets/10.5.9.0-24 of 192.168.0.9 was put into etcd node01 lacks: route 10.5.9.0/24"}},
+		},
+			[]string{"2s after subnets/10.5.9.0-24 of 192.168.0.9 was put into etcd node01 lacks: route " +
+				"10.5.9.0/24"}},
 		{"agent-makes-progress", nil, func(s *Snapshot) {
 			s.Join.Reactions[0].Stayed = Entries("flannel.1", s.Join.Peer)[2:]
 		}, []string{"was deleted from etcd node01 still has: fdb 02:00:00:00:00:09 dst 192.168.0.9"}},

@@ -42,8 +42,7 @@ func Do(ns netns.NsHandle, fn func() error) error {
 // OnThread runs fn on a thread of its own, which ends with it, so that fn may leave it in any namespace.
 //
 // The main thread is the one that must not be taken: it cannot end before the process does. The runtime
-// parks
-// it for good instead, with the namespace it is in, and /proc/self shows that from then on.
+// parks it for good instead, with the namespace it is in, and /proc/self shows that from then on.
 func OnThread(fn func() error) error {
 	result := make(chan error, 1)
 	go func() {

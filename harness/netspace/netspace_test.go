@@ -24,9 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fromMainThread calls Do where the main thread is the first to be asked: with one thread at a time
-// running Go
-// code, the caller's own takes the next goroutine when the caller waits.
+// fromMainThread calls Do where the main thread is the first to be asked: with one thread at a time running
+// Go code, the caller's own takes the next goroutine when the caller waits.
 func fromMainThread() error {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	want, err := os.Readlink("/proc/self/ns/net")

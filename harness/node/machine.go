@@ -243,8 +243,8 @@ func (m *Machine) PowerOff(ctx context.Context) error {
 	return errors.Join(append(errs, empty(filepath.Join(m.opts.Dir, "run")))...)
 }
 
-// Boot counts how often the machine has been switched on, so that what was done can be told to have been done
-// before a reboot.
+// Boot counts how often the machine has been switched on, so that what was done can be told to have been
+// done before a reboot.
 func (m *Machine) Boot() int64 { return m.boots.Load() }
 
 // Replug takes the uplink away and gives the machine a new one with the same name and address, and another

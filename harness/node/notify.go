@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// listen gives the process, which is not started yet, a socket to say on that it is ready, if its command asks
-// for one. The returned function, never nil, closes it.
+// listen gives the process, which is not started yet, a socket to say on that it is ready, if its command
+// asks for one. The returned function, never nil, closes it.
 func (p *Process) listen(m *Machine) (func(), error) {
 	if !p.command.Notify {
 		return func() {}, nil
@@ -37,7 +37,7 @@ func (p *Process) listen(m *Machine) (func(), error) {
 		}
 	}()
 	return func() {
-		conn.Close()
-		os.Remove(m.Path(path))
+		_ = conn.Close()
+		_ = os.Remove(m.Path(path)) // gone already if the machine was switched off
 	}, nil
 }

@@ -259,8 +259,8 @@ func (p *Process) Kill(ctx context.Context) error {
 	return p.wait(ctx, "SIGKILL")
 }
 
-// Terminate asks the process to end (SIGTERM) and waits at most grace for it. A paused one is let go on for it,
-// as systemd does, since it could not end otherwise.
+// Terminate asks the process to end (SIGTERM) and waits at most grace for it. A paused one is let go on for
+// it, as systemd does, since it could not end otherwise.
 func (p *Process) Terminate(ctx context.Context, grace time.Duration) error {
 	if err := errors.Join(p.Signal(syscall.SIGTERM), p.Signal(syscall.SIGCONT)); err != nil {
 		return err
@@ -270,8 +270,8 @@ func (p *Process) Terminate(ctx context.Context, grace time.Duration) error {
 	return p.wait(ctx, "SIGTERM")
 }
 
-// Pause stops the process and its children as they are (SIGSTOP); Resume lets them go on (SIGCONT), when it has
-// been called as often as Pause.
+// Pause stops the process and its children as they are (SIGSTOP); Resume lets them go on (SIGCONT), when it
+// has been called as often as Pause.
 func (p *Process) Pause() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

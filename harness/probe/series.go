@@ -65,8 +65,8 @@ func (s *series) finish() {
 	s.open = Bucket{}
 }
 
-// joins reports whether two buckets may become one: they meet, nothing was lost, and the slowest answer of one is
-// not far slower than that of the other, or both are quick.
+// joins reports whether two buckets may become one: they meet, nothing was lost, and the slowest answer of
+// one is not far slower than that of the other, or both are quick.
 func joins(a, b Bucket) bool {
 	slow, fast := max(a.RTT.Max, b.RTT.Max), min(a.RTT.Max, b.RTT.Max)
 	return a.Lost == 0 && b.Lost == 0 && a.Start.Add(a.Length).Equal(b.Start) && a.Length+b.Length <= calm &&
@@ -103,8 +103,8 @@ func (r *RTT) merge(o RTT) {
 	r.Count += o.Count
 }
 
-// TakeSeries returns, of every pair with any, the buckets that are complete since it was called last; each is
-// returned once. With all they include those that would still grow, for a mesh that has ended.
+// TakeSeries returns, of every pair with any, the buckets that are complete since it was called last; each
+// is returned once. With all they include those that would still grow, for a mesh that has ended.
 func (m *Mesh) TakeSeries(all bool) []PairSeries {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -286,8 +286,8 @@ func processes(mark string, of map[string]bool, before int64) (pids, namespaces 
 	return pids, namespaces
 }
 
-// started returns when a process started, in ticks since boot (proc(5), field 22 of stat). One that has ended
-// and only waits for its new parent to notice has never started.
+// started returns when a process started, in ticks since boot (proc(5), field 22 of stat). One that has
+// ended and only waits for its new parent to notice has never started.
 func started(proc string) int64 {
 	raw, err := os.ReadFile(proc + "/stat")
 	_, rest, ok := strings.Cut(string(raw), ") ")
@@ -309,8 +309,8 @@ func ticks(tb testing.TB) int64 {
 	return ts.Nano() / 10_000_000
 }
 
-// TestKill9LeavesNothing kills the outer process with SIGKILL at random moments and looks for what is left. It
-// is run NEMESH_KILL9 times, 10 if that is not set; NEMESH_KILL9_COMMAND replaces the program.
+// TestKill9LeavesNothing kills the outer process with SIGKILL at random moments and looks for what is left.
+// It is run NEMESH_KILL9 times, 10 if that is not set; NEMESH_KILL9_COMMAND replaces the program.
 func TestKill9LeavesNothing(t *testing.T) {
 	times, within := 10, 60*time.Millisecond
 	if text := os.Getenv("NEMESH_KILL9"); text != "" {

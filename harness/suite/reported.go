@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// reported returns what the file of a scenario says was reported: the comment that follows its package clause. It
-// is "" when the file is not there to be read, as when the suite was built elsewhere.
+// reported returns what the file of a scenario says was reported: the comment that follows its package
+// clause. It is "" when the file is not there to be read, as when the suite was built elsewhere.
 func reported(file string) string {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments)
 	if err != nil {

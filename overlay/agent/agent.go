@@ -135,8 +135,8 @@ func replace(views chan lease.View, v lease.View) {
 	views <- v
 }
 
-// publishPause is the least time between two publications, savePause between two writes of the saved state that
-// are not pressing: a change of this node's own lease is saved at once.
+// publishPause is the least time between two publications, savePause between two writes of the saved state
+// that are not pressing: a change of this node's own lease is saved at once.
 const (
 	publishPause = 50 * time.Millisecond
 	savePause    = time.Second
@@ -213,8 +213,9 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 	}
 }
 
-// see takes over a view of etcd. Peers that are missing because etcd lost its memory are kept as if by a record
-// that begins now, until they are heard of again: a list that shrinks alone never tears down a working peer.
+// see takes over a view of etcd. Peers that are missing because etcd lost its memory are kept as if by a
+// record that begins now, until they are heard of again: a list that shrinks alone never tears down a
+// working peer.
 func (a *Agent) see(v lease.View) {
 	if v.Rewound {
 		before := a.view

@@ -40,8 +40,8 @@ func (k kubeFlag) Set(v string) error {
 
 func (k kubeFlag) IsBoolFlag() bool { return k.nothing == "false" }
 
-// defineKube declares the flags of flannel's Kubernetes mode, so that a command line that has them switched off
-// works and any other gets the reason.
+// defineKube declares the flags of flannel's Kubernetes mode, so that a command line that has them switched
+// off works and any other gets the reason.
 func defineKube(f *flag.FlagSet) {
 	const usage = "only for flannel's command lines: there is no Kubernetes mode"
 	for name, nothing := range map[string]string{

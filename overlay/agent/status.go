@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// status is what the agent tells those who ask, kept apart from the loop so that a slow reader cannot hold it
-// up. Its methods may be called from several goroutines.
+// status is what the agent tells those who ask, kept apart from the loop so that a slow reader cannot hold
+// it up. Its methods may be called from several goroutines.
 type status struct {
 	opts    Options
 	seen    func() (time.Time, error)

@@ -41,10 +41,12 @@ func TestReadinessTellsTheTruth(t *testing.T) {
 		change func(*status)
 		want   string
 	}{
-		"ready":            {newStatus(time.Now(), nil), ready, ""},
-		"at start":         {newStatus(time.Now(), nil), func(*status) {}, "no subnet lease"},
-		"not written":      {newStatus(time.Now(), nil), func(s *status) { ready(s); s.written = false }, "not written"},
-		"not renewed":      {newStatus(time.Now(), nil), func(s *status) { ready(s); s.expires = time.Now() }, "has ended"},
+		"ready":    {newStatus(time.Now(), nil), ready, ""},
+		"at start": {newStatus(time.Now(), nil), func(*status) {}, "no subnet lease"},
+		"not written": {newStatus(time.Now(), nil), func(s *status) { ready(s); s.written = false },
+			"not written"},
+		"not renewed": {newStatus(time.Now(), nil), func(s *status) { ready(s); s.expires = time.Now() },
+			"has ended"},
 		"etcd away":        {newStatus(time.Now().Add(-time.Hour), away), ready, "has not answered for 1h0m0s"},
 		"etcd away lately": {newStatus(time.Now().Add(-time.Second), away), ready, ""},
 	} {
@@ -84,7 +86,8 @@ func TestMetrics(t *testing.T) {
 		got[f.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 	}
 	for name, want := range map[string]float64{
-		"overlayd_peers": 4, "overlayd_renewals_total": 2, "overlayd_repairs_total": 3, "overlayd_etcd_reachable": 0,
+		"overlayd_peers": 4, "overlayd_renewals_total": 2, "overlayd_repairs_total": 3,
+		"overlayd_etcd_reachable": 0,
 	} {
 		if v, ok := got[name]; !ok || v != want {
 			t.Errorf("%s is %v", name, v)

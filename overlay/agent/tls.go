@@ -12,7 +12,8 @@ import (
 )
 
 // tlsConfig reads everything again from disk at each handshake: etcd's package does so for the client
-// certificate, and the authorities are read here, so that one that is replaced needs no restart (flannel#829).
+// certificate, and the authorities are read here, so that one that is replaced needs no restart
+// (flannel#829).
 func tlsConfig(o Options) (*tls.Config, error) {
 	config, err := transport.TLSInfo{CertFile: o.EtcdCertFile, KeyFile: o.EtcdKeyFile}.ClientConfig()
 	if err != nil || o.EtcdCAFile == "" {

@@ -11,11 +11,11 @@ import (
 	"github.com/nemesh/nemesh/overlay/defect"
 )
 
-// healBridge takes gateway addresses of another subnet of the overlay off the bridge. They are left when
-// the node has moved to another subnet, and the bridge plugin refuses to add the new gateway beside them.
-// Pods of the old subnet still reach each other over the bridge; nothing more of theirs can be kept,
-// because their addresses may be another node's pods' now. Addresses outside the overlay's networks, those
-// of now and those that pods were set up in before, are not touched. The bridge gets the MTU that new pods get,
+// healBridge takes gateway addresses of another subnet of the overlay off the bridge. They are left when the
+// node has moved to another subnet, and the bridge plugin refuses to add the new gateway beside them. Pods
+// of the old subnet still reach each other over the bridge; nothing more of theirs can be kept, because
+// their addresses may be another node's pods' now. Addresses outside the overlay's networks, those of now
+// and those that pods were set up in before, are not touched. The bridge gets the MTU that new pods get,
 // which the bridge plugin gives to a new bridge only.
 func (c conf) healBridge(e subnetEnv, networks []netip.Prefix) error {
 	name, mtu := c.bridge(), c.mtu(e)

@@ -54,8 +54,8 @@ func (c cache) remove(container string) error {
 	return nil
 }
 
-// networksFile holds the overlay's networks in which pods were set up, one a line. No container id begins with
-// a dot (CNI's specification).
+// networksFile holds the overlay's networks in which pods were set up, one a line. No container id begins
+// with a dot (CNI's specification).
 const networksFile = ".networks"
 
 // networks returns the given networks and those of before, and remembers them all.

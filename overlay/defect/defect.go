@@ -62,10 +62,11 @@ var about = map[Name]string{
 		"(flannel#636, before v0.9)",
 	ForgetSubnet: "after its lease has expired the node takes another subnet and cni0 keeps the old gateway " +
 		"(flannel#520, terraform-kubernetes-installer#5)",
-	RenewUnconditionally: "a renewal writes the key whoever holds it now, and a loss is not noticed (flannel#1343)",
-	RenewalGivesUp:       "a renewal that failed once is never tried again (flannel#1240)",
-	ExitOnRevoked:        "the agent ends when its lease is gone (flannel#610)",
-	DieOnLostRace:        "the agent ends when another takes the chosen subnet first (flannel#1531)",
+	RenewUnconditionally: "a renewal writes the key whoever holds it now, and a loss is not noticed " +
+		"(flannel#1343)",
+	RenewalGivesUp: "a renewal that failed once is never tried again (flannel#1240)",
+	ExitOnRevoked:  "the agent ends when its lease is gone (flannel#610)",
+	DieOnLostRace:  "the agent ends when another takes the chosen subnet first (flannel#1531)",
 	NoOwnerRecords: "owners are not remembered: an expired peer is dropped, another node with this node's " +
 		"public address is let in (flannel#51)",
 	ReservationTaken:   "a reservation gets a TTL when its node starts (flannel#1329)",

@@ -12,8 +12,8 @@ import (
 // blackholeMetric is the last that the kernel looks at, so that the bridge's route always comes first.
 const blackholeMetric = math.MaxUint32
 
-// blackholes makes the routes right that drop what nothing else routes, so that packets to a pod that is gone,
-// or to a bridge that is not there yet, do not leave by the default route.
+// blackholes makes the routes right that drop what nothing else routes, so that packets to a pod that is
+// gone, or to a bridge that is not there yet, do not leave by the default route.
 func (p *pass) blackholes() {
 	wanted := map[netip.Prefix]bool{}
 	for _, b := range p.want.Blackholes {

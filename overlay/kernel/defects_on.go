@@ -16,14 +16,19 @@ import (
 
 // RemoveDevices removes every VXLAN device of the overlay's naming.
 func RemoveDevices() error {
-	links, err := dump(netlink.LinkList)
+	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("open netlink: %w", err)
+	}
+	defer nl.Close()
+	links, err := dump(nl.LinkList)
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
 	}
 	var errs []error
 	for _, l := range links {
 		if strings.HasPrefix(l.Attrs().Name, "flannel") {
-			errs = append(errs, netlink.LinkDel(l))
+			errs = append(errs, nl.LinkDel(l))
 		}
 	}
 	return errors.Join(errs...)
@@ -64,11 +69,16 @@ func Leftovers(s plan.State) (plan.State, error) {
 
 // AddressesOf counts the addresses of a link; 0 if there is none.
 func AddressesOf(name string) (int, error) {
-	link, err := netlink.LinkByName(name)
+	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return 0, fmt.Errorf("open netlink: %w", err)
+	}
+	defer nl.Close()
+	link, err := nl.LinkByName(name)
 	if err != nil {
 		return 0, nil
 	}
-	addrs, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_V4) })
+	addrs, err := dump(func() ([]netlink.Addr, error) { return nl.AddrList(link, netlink.FAMILY_V4) })
 	return len(addrs), err
 }
 

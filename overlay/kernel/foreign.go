@@ -12,10 +12,10 @@ import (
 )
 
 // A verdict of accept in one nftables table does not keep another from dropping, so the overlay's own table
-// cannot let pods through a FORWARD chain of iptables that drops (flannel#799). Where iptables keeps its rules
-// in nftables, two accepting rules at the top of that chain can, and they are written by netlink as iptables
-// itself would (payload, compare, counter, verdict), so that `iptables -L` shows them. In a chain of anybody
-// else's nothing is written; it is named.
+// cannot let pods through a FORWARD chain of iptables that drops (flannel#799). Where iptables keeps its
+// rules in nftables, two accepting rules at the top of that chain can, and they are written by netlink as
+// iptables itself would (payload, compare, counter, verdict), so that `iptables -L` shows them. In a chain
+// of anybody else's nothing is written; it is named.
 
 // iptablesTable and iptablesChain are where iptables-nft keeps its filter rules (nft's xtables-nft-multi).
 const (
@@ -80,8 +80,8 @@ func (p *pass) passThrough(conn *nftables.Conn, c *nftables.Chain, want plan.Rul
 	return nil
 }
 
-// blocker says what of a chain drops packets that no rule accepts: its policy, or a rule without a condition;
-// "" if nothing does.
+// blocker says what of a chain drops packets that no rule accepts: its policy, or a rule without a
+// condition; "" if nothing does.
 func blocker(c *nftables.Chain, rules []*nftables.Rule) string {
 	if c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop {
 		return "policy drop"

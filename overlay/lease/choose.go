@@ -200,8 +200,9 @@ func taken(of func(Subnet) netip.Prefix, others []Lease, p netip.Prefix) bool {
 
 // Peers returns what explains kernel entries of other nodes: their leases, and the records of owners whose
 // lease is gone, as long as the hold lasts and nobody else has the subnet. A record of a node that has moved
-// explains nothing, and of two leases with one public address the one that has a record counts; those that do
-// not count are in doubt. next is the moment at which the earliest record in the answer ends; zero if none does.
+// explains nothing, and of two leases with one public address the one that has a record counts; those that
+// do not count are in doubt. next is the moment at which the earliest record in the answer ends; zero if
+// none does.
 func Peers(v View, own Subnet, ip, ip6 netip.Addr, hold time.Duration, now time.Time) (
 	peers []Lease, doubt []Ignored, next time.Time,
 ) {
@@ -241,8 +242,8 @@ func Peers(v View, own Subnet, ip, ip6 netip.Addr, hold time.Duration, now time.
 	return peers, doubt, next
 }
 
-// Missing returns, as records that begin now, the peers of a view that are in a later one neither by subnet nor
-// by address: those that a rewound etcd has forgotten.
+// Missing returns, as records that begin now, the peers of a view that are in a later one neither by subnet
+// nor by address: those that a rewound etcd has forgotten.
 func Missing(before, after View, now time.Time) []Owner {
 	known := func(s Subnet, a Attrs) bool {
 		_, byAddress := after.Of(a.PublicIP, a.PublicIPv6)

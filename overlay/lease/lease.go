@@ -65,8 +65,8 @@ type View struct {
 	Junk []Lease
 	// Ignored lists the keys that are no lease or record, each with the reason.
 	Ignored []Ignored
-	// Rewound says that etcd's history is not the one that was followed before: it was emptied, or restored from
-	// a snapshot. What is missing then was not given up by anybody.
+	// Rewound says that etcd's history is not the one that was followed before: it was emptied, or restored
+	// from a snapshot. What is missing then was not given up by anybody.
 	Rewound bool
 	// Listed says that the view was listed, not put together from what a watch reported.
 	Listed bool

@@ -1,5 +1,5 @@
-// Package diff compares two runs: verdicts that changed, and losses, outages and recoveries that moved. With it a
-// continuous integration can hold a line.
+// Package diff compares two runs: verdicts that changed, and losses, outages and recoveries that moved. With
+// it a continuous integration can hold a line.
 package diff
 
 import (
@@ -15,14 +15,14 @@ const (
 	Worse   = "worse"
 	Better  = "better"
 	New     = "new"  // only the second run has it; a new one that did not pass is worse
-	Gone    = "gone" // only the first run has it, and passed it: worse, unless the second chose others on purpose
+	Gone    = "gone" // only the first run has it, and passed it: worse, unless others were chosen on purpose
 	Changed = "changed"
 )
 
 // Options say what counts.
 type Options struct {
-	// Tolerance is how much an outage or a recovery may grow, as a part of what it was, and Least how much in any
-	// case: both must be exceeded, so that a busy machine is no regression. Defaults 0.5 and 500 ms.
+	// Tolerance is how much an outage or a recovery may grow, as a part of what it was, and Least how much in
+	// any case: both must be exceeded, so that a busy machine is no regression. Defaults 0.5 and 500 ms.
 	Tolerance float64
 	Least     time.Duration
 	// Losses is how many echoes may be lost more, as a part of those that were; any loss where there was none

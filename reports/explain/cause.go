@@ -84,7 +84,7 @@ func (a *analysis) guess(h *hostInfo, to netip.Addr, dev string) string {
 // unanswered finds a who-has in vain: the lowest address of several.
 func unanswered(m *machine, to netip.Addr, dev string, near bool) (best question, found bool) {
 	for q := range m.asked {
-		if m.answered[q.addr] || dev != "" && q.dev != dev || q.addr != to && !(near && subnetOf(to) == q.addr) {
+		if m.answered[q.addr] || dev != "" && q.dev != dev || q.addr != to && (!near || subnetOf(to) != q.addr) {
 			continue
 		}
 		if c := q.addr.Compare(best.addr); !found || c < 0 || c == 0 && q.dev < best.dev {

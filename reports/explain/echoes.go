@@ -198,11 +198,11 @@ func (a *analysis) exchange(fl *flow, request, reply *packet) (string, rank, int
 	lo, hi := fl.key.lo, fl.key.hi
 	if request == nil {
 		e := a.end(reply, lo, -1)
-		return "only the reply was seen: it " + a.went(&e, true, false) + a.why(&e, lo), a.fate(&e), reply.length
+		return "only the reply was seen: it " + a.went(&e, true) + a.why(&e, lo), a.fate(&e), reply.length
 	}
 	q := a.end(request, hi, -1)
 	if reply == nil {
-		text := "the request " + a.went(&q, false, false) + a.why(&q, hi)
+		text := "the request " + a.went(&q, false) + a.why(&q, hi)
 		rank := a.fate(&q)
 		if rank >= rankSilent {
 			rank = rankSilent
@@ -227,7 +227,7 @@ func (a *analysis) exchange(fl *flow, request, reply *packet) (string, rank, int
 		text := "the request " + a.answered(&q)
 		return a.withReply(text, &q, &r, lo, reply.length)
 	}
-	return a.withReply("the request "+a.went(&delivered, true, false), &q, &r, lo, reply.length)
+	return a.withReply("the request "+a.went(&delivered, true), &q, &r, lo, reply.length)
 }
 
 // noReply says what is against a reply on the machine that saw the request last: the pod cannot be found

@@ -230,7 +230,16 @@ var nftCode = map[string]uint8{
 }
 
 var nftICMP6 = map[string]uint8{
-	"destination-unreachable": 1, "packet-too-big": 2, "time-exceeded": 3, "parameter-problem": 4,
-	"echo-request": 128, "echo-reply": 129, "nd-router-solicit": 133, "nd-router-advert": 134,
-	"nd-neighbor-solicit": 135, "nd-neighbor-advert": 136, "nd-redirect": 137, "mld2-listener-report": 143,
+	"destination-unreachable": 1,
+	"packet-too-big":          2,
+	"time-exceeded":           3,
+	"parameter-problem":       4,
+	"echo-request":            128,
+	"echo-reply":              129,
+	"nd-router-solicit":       133,
+	"nd-router-advert":        134,
+	"nd-neighbor-solicit":     135,
+	"nd-neighbor-advert":      136,
+	"nd-redirect":             137,
+	"mld2-listener-report":    143,
 }

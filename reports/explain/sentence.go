@@ -41,13 +41,9 @@ func (a *analysis) others(host int32) []string {
 	return names
 }
 
-// went says where a packet's way ends, as what follows "the request was"; many says that it is about
-// several.
-func (a *analysis) went(e *end, answered, many bool) string {
-	was := "was "
-	if many {
-		was = "were "
-	}
+// went says where a packet's way ends, as what follows "the request".
+func (a *analysis) went(e *end, answered bool) string {
+	const was = "was "
 	l := &e.leg
 	host := a.follow.hosts[l.host].name
 	switch e.kind {
@@ -131,7 +127,7 @@ func (a *analysis) back(e *end) string {
 	case endPod:
 		return "its reply came back to the pod behind " + l.out + " on " + host
 	}
-	return "its reply " + a.went(e, true, false)
+	return "its reply " + a.went(e, true)
 }
 
 // why adds what the listings know of an end.

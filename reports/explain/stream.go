@@ -148,7 +148,7 @@ func (a *analysis) direction(fl *flow, direction int) (sorted []*tally, total in
 	for _, ex := range a.ordered(fl) {
 		for _, p := range ex.packets[direction] {
 			e := a.end(p, dst, towards)
-			text := a.went(&e, true, false) + a.why(&e, dst)
+			text := a.went(&e, true) + a.why(&e, dst)
 			t := tallies[text]
 			if t == nil {
 				t = &tally{text: text, rank: a.fate(&e), first: [2]*packet{p}}

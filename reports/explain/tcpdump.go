@@ -21,8 +21,7 @@ type dumpReader struct {
 	// outer is the VXLAN packet whose content follows.
 	outer *Outer
 	// last is an ICMP error whose quoted packet may follow.
-	last    *Sighting
-	indents bool
+	last *Sighting
 }
 
 // dumped is what a line, or several together, told.

@@ -283,7 +283,8 @@ func TestNothingOverflows(t *testing.T) {
 	b.quiet()
 }
 
-// TestPictures takes the screenshots that a person looks at: go test ./reports/html -run Pictures -pictures DIR
+// TestPictures takes the screenshots that a person looks at: go test ./reports/html -run Pictures -pictures
+// DIR
 func TestPictures(t *testing.T) {
 	if *pictures == "" {
 		t.Skip("no -pictures")

@@ -10,8 +10,8 @@ import (
 	"github.com/nemesh/nemesh/reports/record"
 )
 
-// marks are the events of processes and of keys, by time. Renewals are left out: a lease that is renewed has not
-// changed.
+// marks are the events of processes and of keys, by time. Renewals are left out: a lease that is renewed has
+// not changed.
 func marks(c *record.Cluster) []markData {
 	all := []markData{}
 	for _, p := range c.Processes {
@@ -80,8 +80,8 @@ func (b *builder) logs(c *record.Cluster) ([]logData, int) {
 	return lines, c.Dropped + first
 }
 
-// pair puts the buckets of a pair into columns. Neighbours without loss are joined when the page would get too
-// large otherwise.
+// pair puts the buckets of a pair into columns. Neighbours without loss are joined when the page would get
+// too large otherwise.
 func (b *builder) pair(c *record.Cluster, p *record.PairSeries) pairData {
 	d := pairData{From: p.From, To: p.To}
 	for i := range d.B {
@@ -143,8 +143,8 @@ func icmpText(e record.ICMPError) string {
 	return fmt.Sprintf("%s tells %s: %s is %s (%d times)", e.Reporter, e.At, e.Destination, what, e.Count)
 }
 
-// moments compares the snapshots of a cluster: each line once, with the moments at which it was there. Of too many
-// snapshots the first and the last are kept.
+// moments compares the snapshots of a cluster: each line once, with the moments at which it was there. Of
+// too many snapshots the first and the last are kept.
 func moments(c *record.Cluster) ([]momentData, []stateData) {
 	kept := c.Moments
 	if over := len(kept) - maxMoments; over > 0 {

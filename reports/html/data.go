@@ -7,8 +7,8 @@ import (
 	"github.com/nemesh/nemesh/reports/text"
 )
 
-// What follows is the data that the page's scripts read, as JSON in a script element for each scenario and each
-// cluster. Times are milliseconds since the cluster's first event; round trip times are microseconds.
+// What follows is the data that the page's scripts read, as JSON in a script element for each scenario and
+// each cluster. Times are milliseconds since the cluster's first event; round trip times are microseconds.
 
 // scenarioData is one scenario.
 type scenarioData struct {
@@ -231,8 +231,8 @@ func (b *builder) cluster(c *record.Cluster) clusterData {
 	return d
 }
 
-// faults lists the faults of a cluster as bars. One that was proved, was never healed and is not named as active by
-// any verdict was over at once.
+// faults lists the faults of a cluster as bars. One that was proved, was never healed and is not named as
+// active by any verdict was over at once.
 func (b *builder) faults(c *record.Cluster) []faultData {
 	active := map[string]bool{}
 	for _, s := range b.o.Scenarios {

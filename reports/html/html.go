@@ -1,6 +1,6 @@
-// Package html renders a record as the report that a person opens: one self-contained file, which asks the network
-// for nothing. The table of scenarios and the sentence of each failure are plain HTML; all else is JSON that the
-// page's scripts draw when a scenario is opened.
+// Package html renders a record as the report that a person opens: one self-contained file, which asks the
+// network for nothing. The table of scenarios and the sentence of each failure are plain HTML; all else is
+// JSON that the page's scripts draw when a scenario is opened.
 package html
 
 import (
@@ -131,8 +131,8 @@ func (p *page) addAssets(style, scripts string) error {
 	return nil
 }
 
-// embedJSON writes a value as a script element that no browser runs. encoding/json escapes <, > and &, so no text in
-// it can end the element.
+// embedJSON writes a value as a script element that no browser runs. encoding/json escapes <, > and &, so no
+// text in it can end the element.
 func embedJSON(w io.Writer, id string, value any) error {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -165,7 +165,8 @@ func describe(o *record.Outcome) page {
 		p.When = o.Run.Started.Format("2 January 2006, 15:04:05 MST")
 		p.Command = strings.Join(o.Run.Command, " ")
 	}
-	for _, state := range []string{record.Failed, record.Unproven, "not finished", record.Passed, record.Skipped} {
+	for _, state := range []string{record.Failed, record.Unproven, "not finished", record.Passed,
+		record.Skipped} {
 		n := 0
 		for _, s := range o.Scenarios {
 			if stateOf(s) == state {

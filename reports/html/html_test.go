@@ -37,7 +37,8 @@ func TestLongRunIsSmall(t *testing.T) {
 
 func TestPageAsksTheNetworkForNothing(t *testing.T) {
 	page := string(render(t, load(t, synthetic(t, 10, 2, 20))))
-	for _, reference := range []string{`src="http`, `href="http`, "url(http", "@import", "fetch(", "XMLHttpRequest"} {
+	for _, reference := range []string{`src="http`, `href="http`, "url(http", "@import", "fetch(",
+		"XMLHttpRequest"} {
 		if strings.Contains(page, reference) {
 			t.Errorf("the page contains %s", reference)
 		}
@@ -99,7 +100,8 @@ func TestComparisonIsAPage(t *testing.T) {
 	if err := html.RenderDiff(&page, diff.Compare(a, b, diff.Options{})); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"2 worse, 10 as before", "longest outage 0 ms → 3.00 s", "it passed, and is not in the second run"} {
+	for _, want := range []string{"2 worse, 10 as before", "longest outage 0 ms → 3.00 s",
+		"it passed, and is not in the second run"} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("want %q", want)
 		}

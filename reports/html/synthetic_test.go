@@ -10,9 +10,9 @@ import (
 	"github.com/nemesh/nemesh/reports/record"
 )
 
-// synthetic writes a record with scenarios of a few seconds each on four nodes with 12 pairs at 100 echoes a second.
-// Every tenth fails: an outage, a followed packet and the state at that moment. pad is the number of lines of
-// output of each.
+// synthetic writes a record with scenarios of a few seconds each on four nodes with 12 pairs at 100 echoes a
+// second. Every tenth fails: an outage, a followed packet and the state at that moment. pad is the number of
+// lines of output of each.
 func synthetic(tb testing.TB, scenarios int, seconds, pad int) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "record.jsonl")
@@ -130,8 +130,8 @@ func (g generator) state(when string, part float64, neighbour string) {
 	g.w.Write(record.Event{At: g.at(part), Kind: record.KindState, When: when, State: states})
 }
 
-// measure writes series and totals: nothing is lost, or in one that fails a fifth of the time of one pair. Round
-// trip times jump, so that buckets stay short.
+// measure writes series and totals: nothing is lost, or in one that fails a fifth of the time of one pair.
+// Round trip times jump, so that buckets stay short.
 func (g generator) measure(v *record.Verdict) {
 	probe := &record.Probe{}
 	tenths := int(g.length / 1e8)
@@ -182,10 +182,11 @@ func (g generator) failed(v *record.Verdict) {
 		return h
 	}
 	g.w.Write(record.Event{At: g.at(0.41), Kind: record.KindTrace, Trace: &record.Trace{
-		From:     "node01-pod1",
-		To:       "node04-pod1",
-		Cause:    "neighbour-incomplete",
-		Sentence: "reply lost on node04 at flannel.1: neighbour 172.16.1.0 is INCOMPLETE (who-has unanswered 3 times)",
+		From:  "node01-pod1",
+		To:    "node04-pod1",
+		Cause: "neighbour-incomplete",
+		Sentence: "reply lost on node04 at flannel.1: neighbour 172.16.1.0 is INCOMPLETE " +
+			"(who-has unanswered 3 times)",
 		Hops: []record.Hop{
 			hop("node01", "node01-pod1/eth0", record.Request, true),
 			hop("node01", "flannel.1", record.Request, true),

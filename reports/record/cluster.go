@@ -34,7 +34,8 @@ type Timed[T any] struct {
 	Of       T
 }
 
-// PairSeries is a pair with all its buckets. The beginning of a bucket is counted from the start of its line.
+// PairSeries is a pair with all its buckets. The beginning of a bucket is counted from the start of its
+// line.
 type PairSeries struct {
 	From, To string
 	Lines    []Series

@@ -74,8 +74,8 @@ func (w *Writer) For(scenario string) *Writer {
 	return mine
 }
 
-// InCluster returns a writer whose events belong to a cluster with this id and to the same scenario as w's, also
-// when that changes.
+// InCluster returns a writer whose events belong to a cluster with this id and to the same scenario as w's,
+// also when that changes.
 func (w *Writer) InCluster(id string) *Writer {
 	if w == nil {
 		return nil
@@ -202,9 +202,9 @@ func ReadFile(path string) ([]Event, error) {
 	return events, err
 }
 
-// Load reads a record and puts the run together. path is the record or the folder that holds it as record.jsonl.
-// A record that is cut off or damaged is no error: Outcome.Cut and Damaged say so. One that does not begin with
-// what was run is refused.
+// Load reads a record and puts the run together. path is the record or the folder that holds it as
+// record.jsonl. A record that is cut off or damaged is no error: Outcome.Cut and Damaged say so. One that
+// does not begin with what was run is refused.
 func Load(path string) (*Outcome, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, "record.jsonl")

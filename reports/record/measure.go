@@ -19,8 +19,8 @@ type Pair struct {
 	Outages []Outage `json:"outages,omitempty"`
 }
 
-// Outage is a run of lost echoes, exact to the interval between two echoes. Start is when the first lost one was
-// sent; Length runs to the sending of the first answered one after it.
+// Outage is a run of lost echoes, exact to the interval between two echoes. Start is when the first lost one
+// was sent; Length runs to the sending of the first answered one after it.
 type Outage struct {
 	Start  int64  `json:"start"`
 	Length int64  `json:"length"`
@@ -37,10 +37,10 @@ type Series struct {
 	Buckets []Bucket `json:"buckets"`
 }
 
-// Bucket sums up the echoes that were sent in a short time, as seven numbers: when it begins after the start of
-// its line and how long it is, both in milliseconds; how many echoes were sent in it and how many of them were
-// lost; the least, the mean and the greatest round trip time of the others, in microseconds. Buckets are a tenth
-// of a second long while something changes, and up to a second while nothing does.
+// Bucket sums up the echoes that were sent in a short time, as seven numbers: when it begins after the start
+// of its line and how long it is, both in milliseconds; how many echoes were sent in it and how many of them
+// were lost; the least, the mean and the greatest round trip time of the others, in microseconds. Buckets
+// are a tenth of a second long while something changes, and up to a second while nothing does.
 type Bucket [7]int64
 
 // What stands where in a Bucket.

@@ -41,7 +41,8 @@ type Scenario struct {
 	Reach, Asserted []Reach
 	State           []State
 	Probe           *Probe
-	// Traces are the packets that were followed, Invariants what was found of each the last time it was checked.
+	// Traces are the packets that were followed, Invariants what was found of each the last time it was
+	// checked.
 	Traces     []Trace
 	Invariants []Invariant
 	// Logs are the last lines of each process.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Sentence says in one sentence why a scenario did not pass: where a followed packet died, which invariant does
-// not hold, or the message of its assertion on one line. It is "" for one that passed.
+// Sentence says in one sentence why a scenario did not pass: where a followed packet died, which invariant
+// does not hold, or the message of its assertion on one line. It is "" for one that passed.
 func (s *Scenario) Sentence() string {
 	v := s.Verdict
 	switch {
@@ -162,8 +162,8 @@ func span(d int64) string {
 	return time.Duration(d).String()
 }
 
-// recovery is the time from the last heal to the end of the last outage of any pair, -1 if one has not ended; false
-// if nothing was healed.
+// recovery is the time from the last heal to the end of the last outage of any pair, -1 if one has not
+// ended; false if nothing was healed.
 func (c *Cluster) recovery() (int64, bool) {
 	var healed int64
 	for _, f := range c.Faults {

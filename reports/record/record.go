@@ -6,15 +6,15 @@
 // record that was cut off (kill -9, full disk) is read up to its last whole line.
 //
 // Every time in a record, unless its field says otherwise, is in nanoseconds: a moment is a reading of that
-// clock, a length the difference of two. Run.Started alone is the time of day, and belongs to the Event.At of
-// its line, so that any moment can be told as a time of day. The schema is described field by field here, and
-// with an example of each line in reports/README.md.
+// clock, a length the difference of two. Run.Started alone is the time of day, and belongs to the Event.At
+// of its line, so that any moment can be told as a time of day. The schema is described field by field here,
+// and with an example of each line in reports/README.md.
 package record
 
 import "time"
 
-// Version is that of the schema. A reader refuses others: a field that is missing would be shown as zero, and
-// zero packets lost is a claim.
+// Version is that of the schema. A reader refuses others: a field that is missing would be shown as zero,
+// and zero packets lost is a claim.
 const Version = 2
 
 // Kind says what an event is about, and so which of its fields is set.
@@ -120,8 +120,8 @@ const (
 	FaultHealed    = "healed"
 )
 
-// Fault is one step in the life of a fault. Proved says that its effect was seen; one that is proved and never
-// healed either lasts to the end (Verdict.Active names it) or is over at once, like a reboot.
+// Fault is one step in the life of a fault. Proved says that its effect was seen; one that is proved and
+// never healed either lasts to the end (Verdict.Active names it) or is over at once, like a reboot.
 type Fault struct {
 	Name  string `json:"name"`
 	Phase string `json:"phase"`
@@ -149,8 +149,8 @@ const (
 	LeaseUnseen  = "unseen"  // the watch has ended, Value says why: changes are not seen until the next "found"
 )
 
-// Lease is a change of one of the overlay's keys in etcd (configuration, leases, owners), as the harness itself
-// saw it through a watch of its own.
+// Lease is a change of one of the overlay's keys in etcd (configuration, leases, owners), as the harness
+// itself saw it through a watch of its own.
 type Lease struct {
 	Change string `json:"change"`
 	// Key is the part after the overlay's prefix, such as subnets/10.5.3.0-24.

@@ -6,14 +6,14 @@ const (
 	Reply   = "reply"
 )
 
-// Trace is a packet that was followed from hop to hop, because a pair that should reach each other did not. The
-// request comes first, then the reply.
+// Trace is a packet that was followed from hop to hop, because a pair that should reach each other did not.
+// The request comes first, then the reply.
 type Trace struct {
 	// From sent the echo request to To: pods or nodes, by name.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Sentence says in one sentence where the packet died and why; Cause is the name of the cause, for those who
-	// count. Both are empty when the packet came through.
+	// Sentence says in one sentence where the packet died and why; Cause is the name of the cause, for those
+	// who count. Both are empty when the packet came through.
 	Sentence string `json:"sentence"`
 	Cause    string `json:"cause"`
 	// Details are the lines of kernel state that the sentence rests on.
@@ -23,8 +23,8 @@ type Trace struct {
 
 // Hop is a place that the packet should pass.
 type Hop struct {
-	// Node is the machine, or "switch" for the one between them. Device is the name of the network device there;
-	// inside a pod it stands after the pod's name and a slash, such as node01-pod1/eth0.
+	// Node is the machine, or "switch" for the one between them. Device is the name of the network device
+	// there; inside a pod it stands after the pod's name and a slash, such as node01-pod1/eth0.
 	Node   string `json:"node"`
 	Device string `json:"device"`
 	// Direction is Request or Reply.

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxGantts bounds the timelines of a summary and maxBars the bars of each: GitHub gives up on large ones, and
-	// the HTML report shows everything.
+	// maxGantts bounds the timelines of a summary and maxBars the bars of each: GitHub gives up on large ones,
+	// and the HTML report shows everything.
 	maxGantts = 5
 	maxBars   = 8
 )
@@ -22,8 +22,8 @@ type bar struct {
 	from, to int64
 }
 
-// gantt draws the faults and the longest outages of a scenario as a Mermaid Gantt chart, in which time zero is the
-// first event of its cluster. It is "" when there is neither.
+// gantt draws the faults and the longest outages of a scenario as a Mermaid Gantt chart, in which time zero
+// is the first event of its cluster. It is "" when there is neither.
 func gantt(s *record.Scenario) string {
 	var b strings.Builder
 	for _, c := range s.Clusters {

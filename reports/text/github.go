@@ -7,8 +7,8 @@ import (
 	"github.com/nemesh/nemesh/reports/record"
 )
 
-// Annotations are the commands by which GitHub Actions shows each failure at its line of the diff. See "Workflow
-// commands for GitHub Actions" in GitHub's documentation.
+// Annotations are the commands by which GitHub Actions shows each failure at its line of the diff. See
+// "Workflow commands for GitHub Actions" in GitHub's documentation.
 func Annotations(o *record.Outcome) string {
 	var b strings.Builder
 	for _, s := range o.Scenarios {
@@ -26,7 +26,8 @@ func Annotations(o *record.Outcome) string {
 	return b.String()
 }
 
-// data escapes what stands after the colons, property what stands before them (the runner's ActionCommand.cs).
+// data escapes what stands after the colons, property what stands before them (the runner's
+// ActionCommand.cs).
 func data(text string) string {
 	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(text)
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/nemesh/nemesh/reports/record"
 )
 
-// Recovered says how long after the last heal the last pair worked again: "" when nothing was healed or lost.
+// Recovered says how long after the last heal the last pair worked again: "" when nothing was healed or
+// lost.
 func Recovered(v *record.Verdict) string {
 	switch {
 	case v.Healed && v.Recovery < 0:

@@ -13,7 +13,8 @@ func TestAnnotations(t *testing.T) {
 	if len(lines) != 2 {
 		t.Fatalf("%q", lines)
 	}
-	want := "::error file=scenarios/a_test.go,line=20,title=flannel-636 host|pod::node01-pod1 → node02-pod1: reply lost " +
+	want := "::error file=scenarios/a_test.go,line=20,title=flannel-636 host|pod::node01-pod1 → node02-pod1: " +
+		"reply lost " +
 		"on node02 at flannel.1: neighbour 172.16.1.0 is INCOMPLETE%0Amake chaos FOCUS='flannel-636 host\\|pod'"
 	if lines[0] != want {
 		t.Errorf("%s\nwant\n%s", lines[0], want)
@@ -21,7 +22,8 @@ func TestAnnotations(t *testing.T) {
 }
 
 func TestThousands(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1\u202f000", 1234567: "1\u202f234\u202f567"} {
+	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1\u202f000",
+		1234567: "1\u202f234\u202f567"} {
 		if got := text.Thousands(n); got != want {
 			t.Errorf("%d is %q", n, got)
 		}
@@ -33,7 +35,8 @@ func TestEnds(t *testing.T) {
 	o.Add(record.Event{At: 1e9, Kind: record.KindRun, Run: &record.Run{}})
 	o.Add(record.Event{At: 3e9, Kind: record.KindStep, Scenario: "half done", Step: "x"})
 	o.Cut = true
-	want := "The record ends 2.00 s after it began, before the run did, in the middle of a line; at that time ran: half done."
+	want := "The record ends 2.00 s after it began, before the run did, in the middle of a line; " +
+		"at that time ran: half done."
 	if got := text.Ends(o); !strings.HasPrefix(got, want) {
 		t.Errorf("%q", got)
 	}

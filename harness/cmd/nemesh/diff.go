@@ -18,11 +18,12 @@ func diffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff A B",
 		Short: "Compare two runs and fail when something got worse",
-		Long: `Compare two runs, each the folder of a report or its record.jsonl: verdicts that changed, and losses, outages
-and recovery times that moved.
+		Long: `Compare two runs, each the folder of a report or its record.jsonl: verdicts that changed, and
+losses, outages and recovery times that moved.
 
-Worse is a verdict further from passed, any loss where there was none, and a loss, an outage or a recovery that has
-grown beyond the tolerance. A scenario that passed in A and is not in B is worse too, unless --missing is given.
+Worse is a verdict further from passed, any loss where there was none, and a loss, an outage or a
+recovery that has grown beyond the tolerance. A scenario that passed in A and is not in B is worse too,
+unless --missing is given.
 
 Exit codes: 0 nothing got worse, 1 something did, 2 a run cannot be read.`,
 		Example: `  nemesh diff reports/runs/20260102-… reports/latest

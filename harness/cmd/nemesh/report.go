@@ -23,10 +23,12 @@ func reportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report DIR|RECORD",
 		Short: "Render the reports of a run again, and check its verdicts from its data",
-		Long: `Render index.html, summary.md and junit.xml from the record of a run, without root and without running
-anything, and compare each verdict with the data beside it. A record that was cut off is rendered as far as it goes.
+		Long: `Render index.html, summary.md and junit.xml from the record of a run, without root and without
+running anything, and compare each verdict with the data beside it. A record that was cut off is rendered
+as far as it goes.
 
-Exit codes: 0 rendered, 1 rendered and the record contradicts itself, 2 not a record, or one of another version.`,
+Exit codes: 0 rendered, 1 rendered and the record contradicts itself, 2 not a record, or one of another
+version.`,
 		Example: `  nemesh report reports/latest
   nemesh report record.jsonl --out /tmp/report`,
 		Args: cobra.ExactArgs(1),
@@ -100,8 +102,8 @@ func render(o *record.Outcome, dir string) (markdown []byte, err error) {
 	return markdown, nil
 }
 
-// writeReports renders the reports into the folder of a run, makes that the latest, and tells GitHub Actions, where
-// that runs. It returns where a person should look.
+// writeReports renders the reports into the folder of a run, makes that the latest, and tells GitHub
+// Actions, where that runs. It returns where a person should look.
 func writeReports(o *record.Outcome, dir, reports string) (string, error) {
 	markdown, err := render(o, dir)
 	if err == nil {
