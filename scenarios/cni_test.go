@@ -136,6 +136,9 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			Expect(err).To(MatchError(ContainSubstring("no IP addresses available")))
 			n, err := c.Node("node01")
 			Expect(err).NotTo(HaveOccurred())
+			// libcni's own memory of them would have it DEL them one by one.
+			suite.Inject(ctx, c, fault.Done{Node: "node01", What: "runtime has forgotten its pods",
+				Do: func(*node.Machine) error { return os.RemoveAll("/var/lib/cni/results") }})
 			suite.Step(c, "the runtime says which pods there are")
 			Expect(pod.GC(ctx, n.Machine, n.Network(), c.PodsOn("node01")...)).To(Succeed())
 			fresh, err := c.AddPod(ctx, "node01", "fresh")

@@ -47,7 +47,7 @@ func keepsWorking(ctx context.Context, c *harness.Cluster, broken fault.Fault) {
 
 var _ = Describe("etcd", Label("kind:survival"), func() {
 	DescribeTable("that fails for longer than a lease lives costs no packet and no restart",
-		suite.Red("exit-on-revoked", "renewal-gives-up"),
+		suite.Red("renewal-gives-up"),
 		func(ctx SpecContext, tls bool, broken fault.Fault) {
 			if tls {
 				needs(driver.FeatureLeaseTTL)
@@ -103,7 +103,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	It(
 		"of three members loses its leader, then its quorum",
 		Label("fault:etcd-member-loss", "fault:etcd-quorum-loss"),
-		suite.Red("first-endpoint-only", "exit-on-revoked"),
+		suite.Red("first-endpoint-only"),
 		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{
 				Nodes: 6, Idle: []string{"node05", "node06"}, EtcdMembers: 3, LeaseTTL: 2 * time.Second,

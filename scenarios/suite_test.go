@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -33,6 +34,8 @@ func TestMain(m *testing.M) {
 
 func TestScenarios(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(5 * time.Second)
+	EnforceDefaultTimeoutsWhenUsingContexts() // an expectation fails long before its spec does
 	RunSpecs(t, "scenarios")
 }
 

@@ -85,10 +85,12 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 			expectNothingLostBut(ctx, c, "node02")
 		},
 		Entry(
-			"down and up",
+			"down and up, and the device with it",
 			SpecTimeout(time.Minute),
 			Label("issue:flannel-1759"),
-			fault.UplinkDown{Node: "node02"},
+			fault.Several{What: "uplink and device down on node02", Faults: []fault.Fault{
+				fault.UplinkDown{Node: "node02"}, fault.Tamper{Node: "node02", What: fault.DeviceDown},
+			}},
 		),
 		Entry("replaced by another", SpecTimeout(time.Minute), Label("issue:flannel-877"),
 			fault.UplinkReplaced{Node: "node02"}),
@@ -125,9 +127,17 @@ var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"),
 		suite.Red("first-endpoint-only"),
 		func(ctx SpecContext) {
 			// Nobody has .99, so what is sent there is lost; nothing listens on port 1 of etcd's machine.
-			c := running(ctx, harness.Options{
-				EtcdEndpoints: []string{"http://192.168.200.99:2379", "http://192.168.200.10:1"}, Nodes: 2,
+			c := chaos.Cluster(ctx, harness.Options{
+				Agent: ours(), Nodes: 2, Idle: []string{"node01", "node02"},
+				EtcdEndpoints: []string{"http://192.168.200.99:2379", "http://192.168.200.10:1"},
 			})
+			for _, n := range c.Nodes() {
+				Expect(c.StartAgent(ctx, n)).To(Succeed())
+			}
+			Expect(c.WaitConverged(ctx)).To(Succeed())
+			expectFreshPods(ctx, c, "first")
+			Expect(c.StartMesh(ctx)).To(Succeed())
+			talkFor(ctx, c, 50)
 			expectFreshPods(ctx, c, "fresh")
 			expectNothingLost(ctx, c)
 		},
@@ -138,8 +148,11 @@ var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"),
 		c := chaos.Cluster(ctx, harness.Options{Agent: ours(), Nodes: 2, Idle: []string{"node01", "node02"}})
 		Expect(c.Etcd().Stop(ctx)).To(Succeed())
 		for _, n := range c.Nodes() {
-			_, err := c.LaunchAgent(ctx, n)
+			agent, err := c.LaunchAgent(ctx, n)
 			Expect(err).NotTo(HaveOccurred())
+			Eventually(ctx, func() []string { return agent.Tail(20) }).
+				Should(ContainElement(ContainSubstring("etcd")), "it does not say what it waits for")
+			Expect(agent.Running()).To(BeTrue(), "the agent on %s has ended: %v", n, agent.Tail(5))
 		}
 		suite.Step(c, "etcd starts")
 		Expect(c.Etcd().Start(ctx)).To(Succeed())

@@ -46,7 +46,7 @@ the command line was wrong.`,
 		SilenceErrors: true,
 	}
 	root.AddCommand(runCommand(), reportCommand(), diffCommand(), explainCommand(), baselineCommand(),
-		matrixCommand(), bisectCommand())
+		matrixCommand(), bisectCommand(), detectCommand())
 	root.SetArgs(args)
 	err := root.Execute()
 	var exit exitError
