@@ -182,7 +182,9 @@ func ofKeys() []Entry {
 		{ID: "subnet-taken", About: "a node's subnet is given to another while it is cut off", Lasting: true,
 			make: func(p place) (Fault, error) {
 				return Several{"subnet of " + p.node + " lost to " + p.other(), []Fault{
-					AgentStop{p.other()}, CutFromEtcd{p.node}, LeaseRevoked{p.node}, SubnetTaken{p.node, p.other()},
+					// The taker comes up as a node that never had a subnet of its own.
+					AgentStop{p.other()}, LeaseRevoked{p.other()}, StateLost{p.other()},
+					CutFromEtcd{p.node}, LeaseRevoked{p.node}, SubnetTaken{p.node, p.other()},
 				}}, nil
 			}},
 		{ID: "key-delete", About: "a key under the overlay's prefix is deleted",
@@ -257,6 +259,8 @@ func ofDisks() []Entry {
 			}},
 		inWorld("state-truncated", "an agent's state is cut to nothing",
 			func(w World, n string) Fault { return StateTruncated(w, n) }),
+		{ID: "state-lost", About: "all that an agent keeps is deleted while it runs", Lasting: true,
+			make: func(p place) (Fault, error) { return StateLost{p.node}, nil }},
 		onNode("cni-cache-truncated", "what CNI keeps of each pod is cut to nothing",
 			func(n string) Fault { return CNICacheTruncated(n) }),
 	}

@@ -249,3 +249,35 @@ func (f FilesTruncated) Inject(_ context.Context, w World) error {
 	}
 	return nil
 }
+
+// StateLost deletes all that a node's agent keeps over restarts, as a disk that was replaced has lost it. Nothing
+// brings it back.
+type StateLost struct{ Node string }
+
+// Name implements Fault.
+func (f StateLost) Name() string { return "agent's state of " + f.Node + " lost" }
+
+// Available implements Limited.
+func (StateLost) Available(w World) error { return keepsState(w) }
+
+// Inject implements Fault. The proof is that there was something and is nothing.
+func (f StateLost) Inject(_ context.Context, w World) error {
+	if err := keepsState(w); err != nil {
+		return err
+	}
+	machine, err := w.Machine(f.Node)
+	if err != nil {
+		return err
+	}
+	dir := machine.Path(w.StateDir())
+	files, err := readAll(dir)
+	if err != nil || len(files) == 0 {
+		return fmt.Errorf("%w: there is nothing in %s on %s (%w)", ErrNotProven, w.StateDir(), f.Node, err)
+	}
+	for name := range files {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("%w: %w", ErrNotProven, err)
+		}
+	}
+	return nil
+}
