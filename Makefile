@@ -9,14 +9,18 @@ ACTIONLINT := $(GO) tool -modfile=.ci/tools/actionlint/go.mod actionlint
 
 PLUGINS := github.com/containernetworking/plugins/plugins
 
-.PHONY: chaos test lint build fuzz bench kill9 help clean
+.PHONY: chaos detect test lint build fuzz bench kill9 help clean
 
 chaos: build ## break the overlay as the reports did; FOCUS=flannel-636 runs some, AGENT=… another agent
 	@$(BIN)/nemesh run $(if $(AGENT),--agent '$(AGENT)') $(if $(FOCUS),'$(FOCUS)')
 
-test: ## unit and sandbox tests, with the race detector
-	$(GO) test -race ./...
+detect: build ## see that each historic defect turns the scenarios made for it red
+	@$(BIN)/nemesh detect
+
+test: ## unit and sandbox tests and the two first scenarios, with the race detector
+	$(GO) test -race $$($(GO) list ./... | grep -v /scenarios$$)
 	$(GO) test -race -tags defects ./overlay/...
+	$(GO) test -race ./scenarios -ginkgo.focus='flannel-636|terraform-kubernetes-installer-5'
 
 # Each binary is built beside its place and moved there, so that two builds at once do not mix and one that is
 # running is not touched.
@@ -64,4 +68,4 @@ help: ## this list
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
 clean: ## delete what was built and all reports
-	rm -rf $(BIN) reports/runs reports/latest
+	rm -rf $(BIN) reports/runs reports/latest reports/detect
