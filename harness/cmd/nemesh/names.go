@@ -6,11 +6,28 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
+// scenario is one that can be run, with the labels by which filters choose.
+type scenario struct {
+	Name   string   `json:"name"`
+	Labels []string `json:"labels"`
+}
+
 // names lists the scenarios that the filters choose, without running any.
 func (o *runOptions) names(ctx context.Context, dir string) ([]string, error) {
+	all, err := o.scenarios(ctx, dir)
+	var names []string
+	for _, s := range all {
+		names = append(names, s.Name)
+	}
+	return names, err
+}
+
+// scenarios is names with the labels of each.
+func (o *runOptions) scenarios(ctx context.Context, dir string) ([]scenario, error) {
 	all := runOptions{bin: o.bin, procs: 1, timeout: o.timeout, filters: o.filters}
 	file := filepath.Join(dir, "names.json")
 	cmd := all.ginkgo(ctx, "--dry-run", "--json-report="+file)
@@ -23,23 +40,36 @@ func (o *runOptions) names(ctx context.Context, dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseScenarios(raw)
+}
+
+// parseScenarios reads Ginkgo's JSON report of a dry run.
+func parseScenarios(raw []byte) ([]scenario, error) {
 	var reports []struct {
 		SpecReports []struct {
 			ContainerHierarchyTexts    []string
+			ContainerHierarchyLabels   [][]string
 			LeafNodeText, LeafNodeType string
+			LeafNodeLabels             []string
 			State                      string
 		}
 	}
 	if err := json.Unmarshal(raw, &reports); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read Ginkgo's list of scenarios: %w", err)
 	}
-	var names []string
+	var found []scenario
 	for _, r := range reports {
 		for _, s := range r.SpecReports {
-			if s.LeafNodeType == "It" && s.State != "skipped" {
-				names = append(names, strings.Join(append(s.ContainerHierarchyTexts, s.LeafNodeText), " "))
+			if s.LeafNodeType != "It" || s.State == "skipped" {
+				continue
 			}
+			labels := slices.Concat(append(s.ContainerHierarchyLabels, s.LeafNodeLabels)...)
+			slices.Sort(labels)
+			found = append(found, scenario{
+				Name:   strings.Join(append(s.ContainerHierarchyTexts, s.LeafNodeText), " "),
+				Labels: slices.Compact(labels),
+			})
 		}
 	}
-	return names, nil
+	return found, nil
 }
