@@ -191,7 +191,7 @@ func tellHealth(w io.Writer, all []finding) {
 		if !f.OK {
 			mark = "missing"
 		}
-		fmt.Fprintf(w, "%s  %-20s %s\n", mark, f.What, f.Has)
+		fmt.Fprintf(w, "%s  %-23s %s\n", mark, f.What, f.Has)
 		if f.OK {
 			continue
 		}
@@ -201,10 +201,10 @@ func tellHealth(w io.Writer, all []finding) {
 			skipped++
 		}
 		if f.Without != "" {
-			fmt.Fprintf(w, "           without it:       %s\n", f.Without)
+			fmt.Fprintf(w, "           without it: %s\n", f.Without)
 		}
 		if f.Fix != "" {
-			fmt.Fprintf(w, "           to have it:       %s\n", f.Fix)
+			fmt.Fprintf(w, "           to have it: %s\n", f.Fix)
 		}
 	}
 	switch {

@@ -35,6 +35,9 @@ func tried(f feature.Feature, err error) finding {
 	found := finding{What: f.Name, OK: err == nil, Has: f.Needed, Required: f.Required, Without: f.Needed, Fix: f.Remedy}
 	if err != nil {
 		found.Has = err.Error()
+		if f.Name == "tun" && errors.Is(err, os.ErrPermission) {
+			found.Fix = "sudo chmod 0666 /dev/net/tun"
+		}
 		if f.Name != "netem" {
 			found.Without = "what needs it is skipped: " + f.Needed
 		}

@@ -66,7 +66,7 @@ func listCommand() *cobra.Command {
   kind:…   what it is about, such as kind:lease
   red:…    a defect of nemesh list defects under which the scenario must fail
 
-Faults are listed with their arguments and what holds for each unless told otherwise.`,
+Faults are listed with their arguments, in brackets, and what holds for each unless told otherwise.`,
 		Example: `  nemesh list
   nemesh list scenarios
   nemesh list faults --json | jq -r '.faults[].id'
@@ -190,7 +190,10 @@ func (l listing) print(w io.Writer) error {
 		if f.Lasting {
 			about += " (lasts beyond its heal)"
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\n", f.ID, about, strings.Join(args, " "))
+		if len(args) > 0 {
+			about += " [" + strings.Join(args, ", ") + "]"
+		}
+		fmt.Fprintf(t, "  %s\t%s\n", f.ID, about)
 	}
 	title("defects", len(l.Defects))
 	for _, d := range l.Defects {

@@ -30,7 +30,8 @@ func (o *runOptions) names(ctx context.Context, dir string) ([]string, error) {
 func (o *runOptions) scenarios(ctx context.Context, dir string) ([]scenario, error) {
 	all := runOptions{bin: o.bin, procs: 1, timeout: o.timeout, filters: o.filters}
 	file := filepath.Join(dir, "names.json")
-	cmd := all.ginkgo(ctx, "--dry-run", "--json-report="+file)
+	// Without --output-dir Ginkgo takes even an absolute path for one below the suite's folder.
+	cmd := all.ginkgo(ctx, "--dry-run", "--json-report="+filepath.Base(file), "--output-dir="+dir)
 	cmd.Env = append(os.Environ(), binEnv(o.bin))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, out)
