@@ -133,9 +133,9 @@ func refusal(box finding, said string, err error) finding {
 func programs(look func(string) (string, error)) []finding {
 	var all []finding
 	for _, p := range []struct{ name, without, fix string }{
-		{"iptables", "specs that compare the overlay's rules with iptables' own, and agents that use it",
+		{"iptables", "a real flanneld cannot be tested: it writes its rules with it; overlayd needs none",
 			"sudo apt-get install iptables"},
-		{"iptables-legacy", "specs with rules of the older kind", "sudo apt-get install iptables"},
+		{"iptables-legacy", "overlayd passes packets through rules of the older kind with it; tests of that are skipped", "sudo apt-get install iptables"},
 		{"chromium", "tests that open the report in a browser; scenarios need none", "sudo apt-get install chromium"},
 	} {
 		f := finding{What: p.name, Without: p.without, Fix: p.fix}

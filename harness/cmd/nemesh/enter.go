@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strings"
 
@@ -39,6 +40,9 @@ The exit code is that of the command; 2 where there is no such world or node.`,
 			command := args[1:]
 			if len(command) == 0 {
 				command = []string{shell()}
+				if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+					fmt.Fprintf(os.Stderr, "%s of world %s (%s); exit leaves it\n", args[0], f.ID, f.Scenario)
+				}
 			}
 			code, err := f.Enter(args[0], command)
 			if err != nil {
