@@ -59,7 +59,9 @@ func world(t *testing.T) *door.Door {
 		t.Fatal(err)
 	}
 	d, err := door.Open(filepath.Join(dir, door.File),
-		func() door.World { return door.World{ID: "42", Scenario: "a test", Nodes: []string{"node01", "node02"}} },
+		func() door.World {
+			return door.World{ID: "42", Scenario: "a test", Nodes: []string{"node01", "node02"}}
+		},
 		func(name string) (*node.Machine, error) {
 			if name == "node01" {
 				return m, nil

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/reports/text"
@@ -16,6 +17,8 @@ func (paper) Machine(string) (*node.Machine, error) { return nil, nil }
 func (paper) Nodes() []string                       { return []string{"node01", "node02", "node03", "node04"} }
 func (paper) SubnetFile() string                    { return "/run/flannel/subnet.env" }
 func (paper) StateDir() string                      { return "/var/lib/nemesh" }
+func (paper) EtcdPrefix() string                    { return "/coreos.com/network" }
+func (paper) Etcd() *etcd.Member                    { return etcd.New(etcd.Options{Machine: &node.Machine{}}) }
 
 // TestEveryFaultHasAPromise compares the catalogue of faults with the table of promises, by id and by name, so
 // that the behaviour table knows each fault of a record.
@@ -27,7 +30,7 @@ func TestEveryFaultHasAPromise(t *testing.T) {
 		if e.ID == "uplink-readdressed" {
 			args["address"] = "192.168.200.77/24"
 		}
-		f, err := e.New(withEtcd{}, "node02", args)
+		f, err := e.New(paper{}, "node02", args)
 		if err != nil {
 			t.Errorf("%s: %v", e.ID, err)
 			continue
