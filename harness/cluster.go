@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/nemesh/nemesh/harness/door"
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/fault"
@@ -57,6 +58,7 @@ type Cluster struct {
 	mesh   *probe.Mesh
 	heals  fault.HealStack
 	watch  recorder
+	door   *door.Door
 	born   time.Time
 	links  []string // of the sandbox, before there was a cluster
 
@@ -115,6 +117,9 @@ func New(ctx context.Context, opts Options, rec *record.Writer) (*Cluster, error
 		born: began, links: links, output: map[string]*output{}, waived: map[string]string{},
 	}
 	err = c.build(ctx)
+	if err == nil {
+		err = c.openDoor()
+	}
 	if err != nil {
 		return nil, errors.Join(diskFull(), fmt.Errorf("build the world: %w", err), c.Close())
 	}
@@ -319,7 +324,7 @@ func (c *Cluster) Close() error {
 	defer cancel()
 	traces, err := c.traces()
 	defer func() { traces.Close() }() // what could be opened, also after an error
-	errs := []error{err}
+	errs := []error{err, c.door.Close()}
 	c.watch.close()
 	c.stopMesh()
 	c.mu.Lock()

@@ -53,7 +53,10 @@ func New() *Suite {
 		}
 		s.record, s.dir = w, filepath.Dir(path)
 	}
-	ginkgo.BeforeEach(func() { s.began(ginkgo.CurrentSpecReport().FullText()) })
+	ginkgo.BeforeEach(func() {
+		skipWhileKept()
+		s.began(ginkgo.CurrentSpecReport().FullText())
+	})
 	ginkgo.JustAfterEach(func(ctx ginkgo.SpecContext) {
 		if ginkgo.CurrentSpecReport().Failed() {
 			s.explain(ctx)
@@ -79,8 +82,12 @@ func (s *Suite) Cluster(ctx context.Context, opts harness.Options) *harness.Clus
 	s.mu.Unlock()
 	ginkgo.DeferCleanup(func() {
 		s.mu.Lock()
+		failed := s.failed[c]
 		delete(s.failed, c)
 		s.mu.Unlock()
+		if failed || ginkgo.CurrentSpecReport().Failed() {
+			s.keep(c)
+		}
 		if err := c.Close(); err != nil {
 			ginkgo.Fail("tear down the cluster: " + err.Error())
 		}
@@ -219,6 +226,9 @@ func (s *Suite) follow(ctx context.Context, c *harness.Cluster) error {
 func (s *Suite) verdict(r types.SpecReport) {
 	if r.State == types.SpecStatePending || (r.State == types.SpecStateSkipped && r.Failure.Message == "") {
 		return // not chosen by the filter
+	}
+	if r.State == types.SpecStateSkipped && strings.Contains(r.Failure.Message, notStarted) {
+		return
 	}
 	v := &record.Verdict{
 		State: stateOf(r), Duration: int64(r.RunTime), Labels: r.Labels(), Message: r.Failure.Message,

@@ -30,9 +30,6 @@ func (a *Agent) register(ctx context.Context) bool {
 	if a.holds(a.view) {
 		return true
 	}
-	if a.had {
-		call(a.hooks.lost)
-	}
 	// The view may be older than what this agent wrote last, so nothing is decided on it.
 	for range raceTries {
 		ctx, cancel := a.callTimeout(ctx)
@@ -45,6 +42,11 @@ func (a *Agent) register(ctx context.Context) bool {
 		a.view, _ = a.hooks.view(fresh)
 		if a.holds(fresh) {
 			cancel()
+			return true
+		}
+		if a.had && a.hooks.lost != nil {
+			cancel()
+			a.hooks.lost()
 			return true
 		}
 		err = a.acquire(ctx, a.view)

@@ -90,6 +90,14 @@ func (w *Writer) SetScenario(name string) {
 	}
 }
 
+// Scenario returns the scenario to which events of w belong; "" for none.
+func (w *Writer) Scenario() string {
+	if w == nil || w.scenario.Load() == nil {
+		return ""
+	}
+	return *w.scenario.Load()
+}
+
 // Write appends one event. The clock is read if the event has no time. The first error is kept for Close, so
 // that a full disk does not stop a scenario.
 func (w *Writer) Write(e Event) {

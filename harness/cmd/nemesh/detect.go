@@ -142,7 +142,7 @@ func (o *detectOptions) scenarios(ctx context.Context, ds []detect.Defect, some 
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	lister := runOptions{bin: o.bin, timeout: time.Minute}
-	specs, err := lister.specs(ctx, dir)
+	specs, err := lister.scenarios(ctx, dir)
 	if err != nil {
 		return nil, fmt.Errorf("list the scenarios: %w", err)
 	}

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -35,20 +36,32 @@ func execute(args []string) int {
 		Long: `nemesh builds a cluster of network namespaces with a real etcd and an overlay's agents,
 breaks it, and measures every packet its pods lose. It needs no root and leaves nothing behind.
 
-Exit codes: 0 all passed, 1 something failed, 2 something was not proven, the world could not be built, or
-the command line was wrong.`,
-		Example: `  nemesh run                      every scenario
+Exit codes:
+  0  all passed
+  1  something failed
+  2  something was not proven, the world could not be built, or the command line was wrong
+
+Colours are used on a terminal only, and not when NO_COLOR is set. Completion: source <(nemesh completion bash),
+or the same with zsh, fish or powershell.`,
+		Example: `  nemesh doctor                   can it run here, and what will be skipped
+  nemesh list                     scenarios, faults, defects, invariants
+  nemesh run                      every scenario
   nemesh run flannel-636          those whose name matches
   nemesh run issue:flannel-520    those with the label
+  nemesh run --keep flannel-636   keep the world if it fails, and
+  nemesh enter node01             look around in it
   nemesh report reports/latest    render a run again
   nemesh diff main.d this.d       what got worse between two runs`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), reportCommand(), diffCommand(), explainCommand(), baselineCommand(),
-		matrixCommand(), bisectCommand(), detectCommand())
+	root.AddCommand(runCommand(), listCommand(), doctorCommand(), enterCommand(), reportCommand(), diffCommand(),
+		explainCommand(), baselineCommand(), matrixCommand(), bisectCommand(), detectCommand())
+	for _, cmd := range root.Commands() {
+		completeVariant(cmd)
+	}
 	root.SetArgs(args)
-	err := root.Execute()
+	err := root.ExecuteContext(context.Background())
 	var exit exitError
 	switch {
 	case err == nil:

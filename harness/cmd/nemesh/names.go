@@ -10,27 +10,28 @@ import (
 	"strings"
 )
 
-// spec is a scenario that can be run.
-type spec struct {
-	Name   string
-	Labels []string
+// scenario is one that can be run, with the labels by which filters choose.
+type scenario struct {
+	Name   string   `json:"name"`
+	Labels []string `json:"labels"`
 }
 
 // names lists the scenarios that the filters choose, without running any.
 func (o *runOptions) names(ctx context.Context, dir string) ([]string, error) {
-	specs, err := o.specs(ctx, dir)
+	all, err := o.scenarios(ctx, dir)
 	var names []string
-	for _, s := range specs {
+	for _, s := range all {
 		names = append(names, s.Name)
 	}
 	return names, err
 }
 
-// specs lists the scenarios that the filters choose, with their labels, without running any.
-func (o *runOptions) specs(ctx context.Context, dir string) ([]spec, error) {
+// scenarios is names with the labels of each.
+func (o *runOptions) scenarios(ctx context.Context, dir string) ([]scenario, error) {
 	all := runOptions{bin: o.bin, procs: 1, timeout: o.timeout, filters: o.filters}
 	file := filepath.Join(dir, "names.json")
-	cmd := all.ginkgo(ctx, "--dry-run", "--json-report="+file)
+	// Without --output-dir Ginkgo takes even an absolute path for one below the suite's folder.
+	cmd := all.ginkgo(ctx, "--dry-run", "--json-report="+filepath.Base(file), "--output-dir="+dir)
 	cmd.Env = append(os.Environ(), binEnv(o.bin))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, out)
@@ -40,6 +41,11 @@ func (o *runOptions) specs(ctx context.Context, dir string) ([]spec, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseScenarios(raw)
+}
+
+// parseScenarios reads Ginkgo's JSON report of a dry run.
+func parseScenarios(raw []byte) ([]scenario, error) {
 	var reports []struct {
 		SpecReports []struct {
 			ContainerHierarchyTexts    []string
@@ -50,17 +56,20 @@ func (o *runOptions) specs(ctx context.Context, dir string) ([]spec, error) {
 		}
 	}
 	if err := json.Unmarshal(raw, &reports); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read Ginkgo's list of scenarios: %w", err)
 	}
-	var found []spec
+	var found []scenario
 	for _, r := range reports {
 		for _, s := range r.SpecReports {
-			if s.LeafNodeType == "It" && s.State != "skipped" {
-				found = append(found, spec{
-					Name:   strings.Join(append(s.ContainerHierarchyTexts, s.LeafNodeText), " "),
-					Labels: slices.Concat(append(s.ContainerHierarchyLabels, s.LeafNodeLabels)...),
-				})
+			if s.LeafNodeType != "It" || s.State == "skipped" {
+				continue
 			}
+			labels := slices.Concat(append(s.ContainerHierarchyLabels, s.LeafNodeLabels)...)
+			slices.Sort(labels)
+			found = append(found, scenario{
+				Name:   strings.Join(append(s.ContainerHierarchyTexts, s.LeafNodeText), " "),
+				Labels: slices.Compact(labels),
+			})
 		}
 	}
 	return found, nil

@@ -23,9 +23,9 @@ func reportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report DIR|RECORD",
 		Short: "Render the reports of a run again, and check its verdicts from its data",
-		Long: `Render index.html, summary.md and junit.xml from the record of a run, without root and without
-running anything, and compare each verdict with the data beside it. A record that was cut off is rendered
-as far as it goes.
+		Long: `Render index.html, summary.md, behaviour.md and junit.xml from the record of a run, without root and
+without running anything, and compare each verdict with the data beside it. A record that was cut off is
+rendered as far as it goes.
 
 Exit codes: 0 rendered, 1 rendered and the record contradicts itself, 2 not a record, or one of another
 version.`,
@@ -95,6 +95,7 @@ func render(o *record.Outcome, dir string) (markdown []byte, err error) {
 		page.Close(),
 		os.WriteFile(filepath.Join(dir, "junit.xml"), xml, 0o644),
 		os.WriteFile(filepath.Join(dir, "summary.md"), markdown, 0o644),
+		os.WriteFile(filepath.Join(dir, "behaviour.md"), []byte(text.Behaviour(o)), 0o644),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("write the reports: %w", err)

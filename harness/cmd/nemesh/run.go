@@ -31,6 +31,9 @@ type runOptions struct {
 	bin     string
 	filters []string
 	world   worldFlags
+	// keep asks for the world of a failed scenario; keeper has it, and is nil without.
+	keep   bool
+	keeper *keeper
 }
 
 func runCommand() *cobra.Command {
@@ -41,11 +44,19 @@ func runCommand() *cobra.Command {
 		Long: `Run scenarios in a sandbox of their own and leave a report.
 
 A FILTER with a colon is a label, such as issue:flannel-636 or kind:lease; any other is a regular expression
-over names. Several are joined by "or".`,
+over names. Several are joined by "or". nemesh list shows names and labels.
+
+With --keep, the first scenario that fails ends the run: its world is not torn down, faults and all, nothing
+further is started, and how to enter each node is printed. Ctrl-C then tears it down. What the mesh measures
+meanwhile counts as well.
+
+Exit codes: 0 all passed, 1 something failed, 2 something was not proven or the world could not be built.`,
 		Example: `  nemesh run
   nemesh run flannel-636
   nemesh run kind:lease fault:etcd-stop
+  nemesh run --keep 'tampering .* rules flushed'
   nemesh run --agent /usr/local/bin/flanneld`,
+		ValidArgsFunction: completeLabels,
 		RunE: func(_ *cobra.Command, args []string) error {
 			o.filters = args
 			return o.run()
@@ -56,6 +67,7 @@ over names. Several are joined by "or".`,
 	f.IntVar(&o.procs, "procs", 2*runtime.NumCPU(), "how many scenarios run side by side")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Minute, "when to give up on the whole run")
 	f.StringVar(&o.bin, "bin", "", "`folder` of the binaries (default: where nemesh is)")
+	f.BoolVar(&o.keep, "keep", false, "stop at the first failure and keep its world, for nemesh enter")
 	o.world.add(f)
 	return cmd
 }
@@ -88,7 +100,8 @@ func (o *runOptions) run() error {
 	return exitError(code)
 }
 
-func (o *runOptions) findBinaries() error {
+// locate finds the folder of the binaries.
+func (o *runOptions) locate() error {
 	if o.bin == "" {
 		self, err := os.Executable()
 		if err != nil {
@@ -99,6 +112,14 @@ func (o *runOptions) findBinaries() error {
 	var err error
 	if o.bin, err = filepath.Abs(o.bin); err != nil {
 		return fmt.Errorf("find the binaries: %w", err)
+	}
+	return nil
+}
+
+// findBinaries is locate, and finds what a run cannot do without there.
+func (o *runOptions) findBinaries() error {
+	if err := o.locate(); err != nil {
+		return err
 	}
 	for _, name := range []string{"ginkgo", "scenarios.test"} {
 		if _, err := os.Stat(filepath.Join(o.bin, name)); err != nil {
@@ -132,6 +153,14 @@ func makeRunDir(reports string) (string, error) {
 // inside runs the scenarios, shows them as they end, and writes the reports. It returns the exit code.
 func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	began := time.Now()
+	var err error
+	if o.keep {
+		if o.keeper, err = newKeeper(); err != nil {
+			return exitUsage, err
+		}
+	}
+	ctx, stop := o.keeper.context(ctx)
+	defer stop()
 	path := filepath.Join(dir, "record.jsonl")
 	rec, err := record.Open(path)
 	if err != nil {
@@ -201,7 +230,7 @@ func (o *runOptions) start(ctx context.Context, dir, recordPath string, seed int
 	cmd := o.ginkgo(ctx, fmt.Sprintf("--seed=%d", seed))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), suite.RecordEnv+"="+recordPath, build.Env+"="+o.bin)
-	cmd.Env = append(cmd.Env, o.world.env()...)
+	cmd.Env = append(append(cmd.Env, o.world.env()...), o.keeper.env()...)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start Ginkgo: %w", err)
 	}
@@ -211,7 +240,7 @@ func (o *runOptions) start(ctx context.Context, dir, recordPath string, seed int
 // ginkgo prepares the Ginkgo CLI with the filters of this run.
 func (o *runOptions) ginkgo(ctx context.Context, more ...string) *exec.Cmd {
 	args := []string{"run", fmt.Sprintf("--procs=%d", o.procs), "--no-color", "-v", "--randomize-all=false",
-		"--timeout=" + o.timeout.String(), "--grace-period=10s"}
+		"--timeout=" + o.timeout.String(), "--grace-period=" + o.grace()}
 	var labels []string
 	for _, f := range o.filters {
 		if strings.Contains(f, ":") {
@@ -230,6 +259,14 @@ func (o *runOptions) ginkgo(ctx context.Context, more ...string) *exec.Cmd {
 	return cmd
 }
 
+// grace is what Ginkgo gives a scenario after its time has run out.
+func (o *runOptions) grace() string {
+	if o.keep {
+		return keepGrace
+	}
+	return "10s"
+}
+
 // watch shows scenarios as they end, until Ginkgo does; the error is Ginkgo's.
 func (o *runOptions) watch(ginkgo *exec.Cmd, follow *follower, screen *screen) error {
 	ended := make(chan error, 1)
@@ -246,6 +283,8 @@ func (o *runOptions) watch(ginkgo *exec.Cmd, follow *follower, screen *screen) e
 		select {
 		case <-tick.C:
 			follow.read(show)
+		case k := <-o.keeper.news():
+			screen.print(keptText(k, typed(), worlds()))
 		case err := <-ended:
 			follow.read(show)
 			return err
