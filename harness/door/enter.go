@@ -47,7 +47,7 @@ func (f Found) Enter(name string, args []string) (int, error) {
 	}
 	line = append(line, '\n')
 	n, _, err := conn.WriteMsgUnix(line, unix.UnixRights(fds...), nil)
-	if err == nil {
+	if err == nil && n < len(line) {
 		_, err = conn.Write(line[n:])
 	}
 	if err != nil {
