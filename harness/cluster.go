@@ -324,7 +324,8 @@ func (c *Cluster) Close() error {
 	defer cancel()
 	traces, err := c.traces()
 	defer traces.Close()
-	errs := []error{err, c.door.Close()}
+	errs := []error{err}
+	errs = append(errs, c.door.Close())
 	c.watch.close()
 	c.stopMesh()
 	c.mu.Lock()

@@ -23,8 +23,8 @@ func reportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report DIR|RECORD",
 		Short: "Render the reports of a run again, and check its verdicts from its data",
-		Long: `Render index.html, summary.md, behaviour.md and junit.xml from the record of a run, without root and without running
-anything, and compare each verdict with the data beside it. A record that was cut off is rendered as far as it goes.
+		Long: `Render index.html, summary.md, behaviour.md and junit.xml from the record of a run, without
+root and without running anything, and compare each verdict with the data beside it. A record that was cut off is rendered as far as it goes.
 
 Exit codes: 0 rendered, 1 rendered and the record contradicts itself, 2 not a record, or one of another version.`,
 		Example: `  nemesh report reports/latest
