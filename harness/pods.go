@@ -94,6 +94,9 @@ func (c *Cluster) StartMesh(ctx context.Context) error { return c.StartMeshAmong
 // waits until each pair has had an answer.
 func (c *Cluster) StartMeshAmong(ctx context.Context, pods []*pod.Pod) error {
 	for _, n := range c.nodes {
+		if c.mesh.Has(n.Name()) {
+			continue
+		}
 		err := c.mesh.Add(probe.Endpoint{Name: n.Name(), NS: n.NetNS(), Addr: n.Addr()})
 		if err != nil {
 			return err

@@ -117,7 +117,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			suite.Inject(ctx, c, fault.EtcdPause{})
 			suite.Step(c, "a renewal fails")
 			Eventually(ctx, func() []string { return agent.Tail(20) }).WithPolling(10 * time.Millisecond).
-				WithTimeout(ttl).Should(ContainElement(ContainSubstring("etcd does not answer")))
+				WithTimeout(ttl).Should(ContainElement(ContainSubstring("cannot renew the lease")))
 			suite.Heal(ctx, c)
 			Eventually(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).
 				Should(HaveEach(HaveField("TTL", BeNumerically(">=", ttl/2))))

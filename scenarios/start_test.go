@@ -118,7 +118,7 @@ var _ = Describe("agent at start", Label("kind:start"), func() {
 		}, SpecTimeout(time.Minute))
 
 	It("of all nodes at once, rebooted, before etcd is back and after",
-		Label("issue:flannel-1244", "fault:reboot"), suite.Red("no-saved-state"), func(ctx SpecContext) {
+		Label("issue:flannel-1244", "fault:node-reboot"), suite.Red("no-saved-state"), func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})
 			before := subnets(c)
 			macs := map[string]string{}

@@ -154,7 +154,7 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 		"comes back after a reboot with the same subnet and VTEP MAC, etcd away or not",
 		Label(
 			"issue:flannel-1474",
-			"fault:reboot",
+			"fault:node-reboot",
 		),
 		suite.Red("no-saved-state", "new-device-at-start"),
 		func(ctx SpecContext) {
@@ -259,7 +259,16 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			before := subnets(c, "node01", "node02", "node03", "node04", "node05")
-			suite.Inject(ctx, c, fault.EtcdRestored{Copy: copied})
+			addPods(ctx, c, "late", "node05")
+			Expect(c.StartMesh(ctx)).To(Succeed())
+			suite.Step(c, "node05's agent is too slow to register again at once")
+			suite.Inject(ctx, c, fault.AgentPause{Node: "node05"}, fault.EtcdRestored{Copy: copied})
+			Eventually(ctx, func() []string {
+				return leasesOf(ctx, c, "node01", "node02", "node03", "node04")
+			}).WithTimeout(10 * time.Second).Should(Equal(before[:4]))
+			talkFor(ctx, c, 50)
+			_, err = c.HealOne(ctx, fault.AgentPause{Node: "node05"})
+			Expect(err).NotTo(HaveOccurred())
 			Eventually(ctx, func() []string {
 				return leasesOf(ctx, c, "node01", "node02", "node03", "node04", "node05")
 			}).WithTimeout(10 * time.Second).Should(Equal(before))

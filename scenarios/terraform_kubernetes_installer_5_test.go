@@ -32,7 +32,7 @@ var _ = Describe(
 		"issue:terraform-kubernetes-installer-5",
 		"issue:flannel-520",
 		"kind:lease",
-		"fault:cut-from-etcd",
+		"fault:etcd-cut",
 	),
 	func() {
 		const (

@@ -1,13 +1,13 @@
 // Package door lets a person onto a node of a running world: a shell, ip, ss or tcpdump.
 //
-// A world has a door, which is a socket in its folder, and the program that built the world answers there: it
-// starts a command on the machine that is asked for, on the descriptors that come with the question. Nothing
-// has to run on a machine for that, so one whose agent was killed can be entered too, and the command ends
-// with the world, since it belongs to the sandbox.
+// A world has a door, which is a socket in its folder, and the program that built the world answers
+// there: it starts a command on the machine that is asked for, on the descriptors that come with the
+// question. Nothing has to run on a machine for that, so one whose agent was killed can be entered too,
+// and the command ends with the world, since it belongs to the sandbox.
 //
-// The sandbox's /run is its own. From outside it is seen through /proc/<pid>/root only, which the kernel shows
-// to the user who started the sandbox and to root (ptrace(2), "Ptrace access mode checking"), so nobody else
-// finds the door.
+// The sandbox's /run is its own. From outside it is seen through /proc/<pid>/root only, which the kernel
+// shows to the user who started the sandbox and to root (ptrace(2), "Ptrace access mode checking"), so
+// nobody else finds the door.
 package door
 
 import (
@@ -39,8 +39,8 @@ type World struct {
 	Nodes []string `json:"nodes"`
 }
 
-// question is the first line of a connection: without a node, what world it is. A command comes with three
-// descriptors. Every later line is a signal to pass on.
+// question is the first line of a connection: without a node, what world it is. A command comes with
+// three descriptors. Every later line is a signal to pass on.
 type question struct {
 	Node   string   `json:"node,omitempty"`
 	Args   []string `json:"args,omitempty"`
@@ -68,7 +68,8 @@ type Door struct {
 	ended bool
 }
 
-// Open makes the door at a path, which must not exist. Both functions are called from several goroutines.
+// Open makes the door at a path, which must not exist. Both functions are called from several
+// goroutines.
 func Open(path string, world func() World, machine func(name string) (*node.Machine, error)) (*Door, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -94,7 +95,7 @@ func (d *Door) admit(conn *net.UnixConn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ended {
-		conn.Close()
+		_ = conn.Close()
 		return false
 	}
 	d.open[conn] = true
@@ -126,7 +127,7 @@ func (d *Door) serve(conn *net.UnixConn) {
 		d.mu.Lock()
 		delete(d.open, conn)
 		d.mu.Unlock()
-		conn.Close()
+		_ = conn.Close()
 	}()
 	q, files, err := receive(conn)
 	if err != nil {
@@ -143,8 +144,8 @@ func (d *Door) serve(conn *net.UnixConn) {
 	_ = json.NewEncoder(conn).Encode(a) // who asked has gone when this fails
 }
 
-// run starts the command of a question, passes signals on and waits for its end. When the asker goes, the
-// command and its children are ended.
+// run starts the command of a question, passes signals on and waits for its end. When the asker goes,
+// the command and its children are ended.
 func (d *Door) run(conn *net.UnixConn, q question, files []*os.File) answer {
 	m, err := d.machine(q.Node)
 	if err == nil && len(files) != 3 {
@@ -207,7 +208,12 @@ func environment(q question) []string {
 			env = append(env, e)
 		}
 	}
-	return append(env, "PATH="+strings.TrimPrefix(path+":"+sbin, ":"), "PS1="+q.Node+" # ", "NEMESH_NODE="+q.Node)
+	return append(
+		env,
+		"PATH="+strings.TrimPrefix(path+":"+sbin, ":"),
+		"PS1="+q.Node+" # ",
+		"NEMESH_NODE="+q.Node,
+	)
 }
 
 // receive reads the first line and the descriptors with it.

@@ -23,14 +23,14 @@ func List(all []Found) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// Enter runs a command on a node with this process's stdin, stdout and stderr, and returns its exit code. Where
-// stdin is a terminal, the command gets one of its own, so that a shell has job control.
+// Enter runs a command on a node with this process's stdin, stdout and stderr, and returns its exit
+// code. Where stdin is a terminal, the command gets one of its own, so that a shell has job control.
 func (f Found) Enter(name string, args []string) (int, error) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: f.path, Net: "unix"})
 	if err != nil {
 		return 0, fmt.Errorf("enter %s: its world is gone (%w)", name, err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	term, err := openTerminal(os.Stdin, os.Stdout)
 	if err != nil {
 		return 0, err
@@ -47,7 +47,7 @@ func (f Found) Enter(name string, args []string) (int, error) {
 	}
 	line = append(line, '\n')
 	n, _, err := conn.WriteMsgUnix(line, unix.UnixRights(fds...), nil)
-	if err == nil {
+	if err == nil && n < len(line) {
 		_, err = conn.Write(line[n:])
 	}
 	if err != nil {

@@ -70,7 +70,7 @@ func ask(path string) (World, error) {
 	if err != nil {
 		return World{}, fmt.Errorf("knock at a world's door: %w", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if err := conn.SetDeadline(time.Now().Add(answerWithin)); err != nil {
 		return World{}, fmt.Errorf("knock at a world's door: %w", err)
 	}
@@ -87,7 +87,8 @@ func ask(path string) (World, error) {
 	return *a.World, nil
 }
 
-// Choose finds the world with a node. An id is needed where several worlds are running; an error says which.
+// Choose finds the world with a node. An id is needed where several worlds are running; an error says
+// which.
 func Choose(all []Found, id, node string) (Found, error) {
 	if len(all) == 0 {
 		return Found{}, ErrNone

@@ -124,6 +124,14 @@ func (m *Mesh) Add(e Endpoint) error {
 	return nil
 }
 
+// Has reports whether an endpoint of that name is in the mesh.
+func (m *Mesh) Has(name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, there := m.endpoints[name]
+	return there
+}
+
 // Remove stops an endpoint's pairs and closes its socket. What its pairs have measured stays in the report.
 func (m *Mesh) Remove(name string) {
 	m.mu.Lock()

@@ -14,13 +14,13 @@ import (
 	"github.com/nemesh/nemesh/harness"
 )
 
-// KeepEnv names the environment variable with the socket of whoever wants to keep the world of a scenario that
-// failed. Without it worlds are torn down at once.
+// KeepEnv names the environment variable with the socket of whoever wants to keep the world of a
+// scenario that failed. Without it worlds are torn down at once.
 const KeepEnv = "NEMESH_KEEP"
 
-// Kept is what the keeper is told: a world that stands as it was when its scenario failed. It is torn down when
-// the keeper closes the connection. One without a World only asks whether scenarios may still start: the keeper
-// answers with a line, true or false.
+// Kept is what the keeper is told: a world that stands as it was when its scenario failed. It is torn
+// down when the keeper closes the connection. One without a World only asks whether scenarios may still
+// start: the keeper answers with a line, true or false.
 type Kept struct {
 	Scenario string   `json:"scenario,omitempty"`
 	Location string   `json:"location,omitempty"`

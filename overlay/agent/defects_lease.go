@@ -31,7 +31,10 @@ func renewalGivesUp(a *Agent, h *hooks) {
 		}
 		ctx, cancel := a.callTimeout(ctx)
 		defer cancel()
-		failed = a.store.Renew(ctx, a.own, a.record(), a.opts.LeaseTTL) != nil
+		err := a.store.Renew(ctx, a.own, a.record(), a.opts.LeaseTTL)
+		if failed = err != nil; failed {
+			a.log.Warn(renewFailed, "err", err)
+		}
 		a.renewed = time.Now()
 		return true
 	}

@@ -20,21 +20,25 @@ type measured struct {
 	with []string
 }
 
-// Behaviour renders, as Markdown, what is promised of each fault and what this run measured: packets lost of
-// those sent, the longest outage of any pair, and the time from the last heal to the last loss.
+// Behaviour renders, as Markdown, what is promised of each fault and what this run measured: packets
+// lost of those sent, the longest outage of any pair, and the time from the last heal to the last loss.
 //
-// A fault is measured by the scenarios in which no other kind was injected or, where there is none, by those in
-// which it came with others, which are then named. Scenarios that gave the agent a historic defect do not count,
-// nor do skipped ones and those whose faults could not be proved.
+// A fault is measured by the scenarios in which no other kind was injected or, where there is none, by
+// those in which it came with others, which are then named. Scenarios that gave the agent a historic
+// defect do not count, nor do skipped ones and those whose faults could not be proved.
 func Behaviour(o *record.Outcome) string {
 	var b strings.Builder
 	b.WriteString("# What happens when something breaks\n\n")
 	if o.Run != nil && o.Run.Agent != "" {
 		fmt.Fprintf(&b, "Agent: %s\n\n", strings.TrimSpace(cell(o.Run.Agent+" "+o.Run.AgentVersion)))
 	}
-	b.WriteString("The promises are those of overlayd. Packets lost of those sent, the longest outage of any pair, and the\n" +
-		"recovery after the last heal are what this run measured, over all scenarios of a line: a sum, and two maxima.\n\n")
-	b.WriteString("| component | fault | promised | scenarios | lost / sent | longest outage | recovery | together with |\n")
+	b.WriteString(
+		"The promises are those of overlayd. Packets lost of those sent, the longest outage of any pair,\n" +
+			"and the recovery after the last heal are what this run measured, over all scenarios of a line: a\n" +
+			"sum, and two maxima.\n\n",
+	)
+	b.WriteString("| component | fault | promised | scenarios | lost / sent | longest outage | recovery |" +
+		" together with |\n")
 	b.WriteString("|---|---|---|---:|---:|---:|---:|---|\n")
 	var never []string
 	for _, p := range promises() {
@@ -133,11 +137,14 @@ func counts(s *record.Scenario) bool {
 			return false // a historic defect
 		}
 	}
-	return !slices.ContainsFunc(s.Worlds, func(w record.World) bool { return strings.Contains(w.Agent, " with ") })
+	return !slices.ContainsFunc(
+		s.Worlds,
+		func(w record.World) bool { return strings.Contains(w.Agent, " with ") },
+	)
 }
 
-// broken lists the kinds of faults that were injected in a scenario: by id, and by name where there is none. A
-// label fault:… names one that a scenario brings about by hand.
+// broken lists the kinds of faults that were injected in a scenario: by id, and by name where there is
+// none. A label fault:… names one that a scenario brings about by hand.
 func broken(s *record.Scenario) []string {
 	var kinds []string
 	add := func(kind string) {

@@ -27,8 +27,8 @@ const (
 	sameLease = "no packet lost; the same subnet again"
 )
 
-// promise is what the overlay says of a fault: its id in the catalogue of faults, the component that it breaks,
-// how it is called in a record, and what should be felt.
+// promise is what the overlay says of a fault: its id in the catalogue of faults, the component that it
+// breaks, how it is called in a record, and what should be felt.
 type promise struct {
 	id, component string
 	name          *regexp.Regexp
@@ -44,8 +44,8 @@ func Faults() []string {
 	return ids
 }
 
-// FaultID returns the id of a fault that a record knows by name, such as "etcd stopped"; "" if it has none, as
-// one that a scenario made itself.
+// FaultID returns the id of a fault that a record knows by name, such as "etcd stopped"; "" if it has
+// none, as one that a scenario made itself.
 func FaultID(name string) string {
 	all := promises()
 	if i := slices.IndexFunc(all, func(p promise) bool { return p.name.MatchString(name) }); i >= 0 {
@@ -105,9 +105,19 @@ func promisesOfEtcd() []promise {
 func promisesOfNodes() []promise {
 	return []promise{
 		promised(ofNode, "node-reboot", ".* booted anew", "lost while it is away; same subnet, same VTEP MAC"),
-		promised(ofNode, "node-power-off", ".* switched off", "lost with that node only; same subnet when it is back"),
+		promised(
+			ofNode,
+			"node-power-off",
+			".* switched off",
+			"lost with that node only; same subnet when it is back",
+		),
 		promised(ofNode, "uplink-down", "uplink of .* down", cutOff),
-		promised(ofNode, "uplink-replaced", "uplink of .* replaced", "the overlay is on the new uplink within seconds"),
+		promised(
+			ofNode,
+			"uplink-replaced",
+			"uplink of .* replaced",
+			"the overlay is on the new uplink within seconds",
+		),
 		promised(ofNode, "uplink-readdressed", "uplink of .* has another address",
 			"the new address is published; peers follow within seconds"),
 		promised(ofNode, "etcd-cut", ".* cut off from etcd", idle),
@@ -139,13 +149,28 @@ func promisesOfKernels() []promise {
 		promised(ofKernel, "fdb-delete", "forwarding entries deleted on .*", repaired),
 		promised(ofKernel, "fdb-change", "forwarding entries changed on .*", repaired),
 		promised(ofKernel, "rules-flush", "all nftables rules flushed on .*", repaired),
-		promised(ofKernel, "forward-drop", "FORWARD policy DROP on .*", "no packet lost: accepted before the policy"),
+		promised(
+			ofKernel,
+			"forward-drop",
+			"FORWARD policy DROP on .*",
+			"no packet lost: accepted before the policy",
+		),
 		promised(ofKernel, "forward-reject", "catch-all REJECT in FORWARD on .*",
 			"no packet lost where accepted before; else reported"),
 		promised(ofKernel, "ip-forward-off", "ip_forward set to 0 on .*", repaired),
 		promised(ofKernel, "rp-filter", "rp_filter set to 1 on .*", "no packet lost"),
-		promised(ofKernel, "neighbours-age", "neighbour entries aged on .*", "no packet lost: entries are permanent"),
-		promised(ofKernel, "bridge-readdress", "cni0 of .* has another address", "reported; new pods fail loudly or work"),
+		promised(
+			ofKernel,
+			"neighbours-age",
+			"neighbour entries aged on .*",
+			"no packet lost: entries are permanent",
+		),
+		promised(
+			ofKernel,
+			"bridge-readdress",
+			"cni0 of .* has another address",
+			"reported; new pods fail loudly or work",
+		),
 		promised(ofKernel, "bridge-delete", "cni0 of .* deleted", "new pods work; the old ones are cut off"),
 	}
 }
@@ -158,7 +183,12 @@ func promisesOfDisks() []promise {
 		promised(ofDisk, "file-delete", ".* deleted on .*", "the subnet file is written again; new pods work"),
 		promised(ofDisk, "state-truncated", "agent's state of .* truncated", kept),
 		promised(ofCNI, "cni-cache-truncated", "CNI cache of .* truncated", "DEL succeeds and leaves nothing"),
-		promised(ofCNI, "pods-vanish", "pods on .* vanished without DEL", "GC frees what they held; new pods work"),
+		promised(
+			ofCNI,
+			"pods-vanish",
+			"pods on .* vanished without DEL",
+			"GC frees what they held; new pods work",
+		),
 		promised(ofCNI, "del-without-delegate", "CNI DEL on .* without the delegate",
 			"fails, keeps what the next DEL needs"),
 		promised(ofCNI, "add-storm", ".* pods at once on .*", "every pod works, no address twice"),

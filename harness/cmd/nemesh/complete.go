@@ -39,7 +39,8 @@ func completeVariant(cmd *cobra.Command) {
 	}
 }
 
-// completeLabels offers the labels of all scenarios as filters. It asks another nemesh, which may enter a sandbox.
+// completeLabels offers the labels of all scenarios as filters. It asks another nemesh, which may enter
+// a sandbox.
 func completeLabels(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	self, err := os.Executable()
 	if err != nil {

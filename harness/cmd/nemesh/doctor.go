@@ -21,7 +21,8 @@ type finding struct {
 	What string `json:"what"`
 	OK   bool   `json:"ok"`
 	Has  string `json:"has,omitempty"`
-	// Required things keep everything from running. Without says what does not run or is less good otherwise.
+	// Required things keep everything from running. Without says what does not run or is less good
+	// otherwise.
 	Required bool   `json:"required"`
 	Without  string `json:"without,omitempty"`
 	// Fix is what to type.
@@ -34,8 +35,9 @@ func doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say whether scenarios can run here, what will be skipped, and what to type to change that",
-		Long: `Try, one by one, what scenarios need: a sandbox, each feature of the kernel in a scratch namespace inside it,
-programs, binaries, room. Nothing on the machine is changed, and nothing is fixed: the line that would is printed.
+		Long: `Try, one by one, what scenarios need: a sandbox, each feature of the kernel in a scratch
+namespace inside it, programs, binaries, room. Nothing on the machine is changed, and nothing
+is fixed: the line that would is printed.
 
 Exit codes: 0 nemesh run can do its job, if with some scenarios skipped; 2 it cannot.`,
 		Example: `  nemesh doctor

@@ -15,8 +15,8 @@ import (
 	"github.com/nemesh/nemesh/harness/sandbox"
 )
 
-// roomNeeded is what worlds that run side by side may take on the sandbox's tmpfs, most of it etcd's log, of
-// which each member sets 64 MiB aside.
+// roomNeeded is what worlds that run side by side may take on the sandbox's tmpfs, most of it etcd's
+// log, of which each member sets 64 MiB aside.
 const roomNeeded = 512 << 20
 
 // insideSandbox looks at what only shows in a sandbox and writes the findings as JSON.
@@ -32,7 +32,14 @@ func insideSandbox(w io.Writer) error {
 
 // tried says how trying a feature of the kernel went.
 func tried(f feature.Feature, err error) finding {
-	found := finding{What: f.Name, OK: err == nil, Has: f.Needed, Required: f.Required, Without: f.Needed, Fix: f.Remedy}
+	found := finding{
+		What:     f.Name,
+		OK:       err == nil,
+		Has:      f.Needed,
+		Required: f.Required,
+		Without:  f.Needed,
+		Fix:      f.Remedy,
+	}
 	if err != nil {
 		found.Has = err.Error()
 		if f.Name == "tun" && errors.Is(err, os.ErrPermission) {

@@ -15,12 +15,12 @@ func enterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "enter NODE [CMD…]",
 		Short: "Open a shell on a node of a running or kept world",
-		Long: `Open a shell, or run a command, in the network and mount namespaces of a node, while its world runs or is
-kept (nemesh run --keep). ip, ss, tcpdump, nft and the like see that node only; kill and ps see the sandbox.
-What is started ends with the world. The machine of etcd can be entered too.
+		Long: `Open a shell, or run a command, in the network and mount namespaces of a node, while its world
+runs or is kept (nemesh run --keep). ip, ss, tcpdump, nft and the like see that node only; kill
+and ps see the sandbox. What is started ends with the world. The machine of etcd can be entered too.
 
-Whoever started a run may enter its worlds, and root may enter all. Where tcpdump wants to become another user,
-which a sandbox without root does not have, add -Z root.
+Whoever started a run may enter its worlds, and root may enter all. Where tcpdump wants to become
+another user, which a sandbox without root does not have, add -Z root.
 
 The exit code is that of the command; 2 where there is no such world or node.`,
 		Example: `  nemesh enter node01

@@ -17,7 +17,8 @@ import (
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
-// keepGrace is what Ginkgo gives a scenario after its time has run out, when worlds are kept: a person's time.
+// keepGrace is what Ginkgo gives a scenario after its time has run out, when worlds are kept: a person's
+// time.
 const keepGrace = "240h"
 
 // keeper holds the worlds of scenarios that failed (`nemesh run --keep`) until the first signal.
@@ -135,7 +136,11 @@ func keptText(k suite.Kept, self string, worlds int) string {
 	if len(k.Active) > 0 {
 		fmt.Fprintf(&b, "  broken: %s\n", strings.Join(k.Active, ", "))
 	}
-	fmt.Fprintf(&b, "  Its world %s stands as it was, and no further scenario is started. In another terminal:\n", k.World)
+	fmt.Fprintf(
+		&b,
+		"  Its world %s stands as it was, and no further scenario is started. In another terminal:\n",
+		k.World,
+	)
 	world := ""
 	if worlds > 1 {
 		world = "--world " + k.World + " "

@@ -73,9 +73,12 @@ func TestDoctor(t *testing.T) {
 		}
 		return "", os.ErrNotExist
 	})...)
-	all = append(all, refusal(finding{What: "sandbox", Required: true}, "nemesh: this machine does not allow a sandbox\n"+
-		"  Two ways on:\n    sudo\n    or allow user namespaces once: sudo sysctl -w user.max_user_namespaces=15000",
-		errors.New("exit status 2")))
+	all = append(
+		all,
+		refusal(finding{What: "sandbox", Required: true}, "nemesh: this machine does not allow a sandbox\n"+
+			"  Two ways on:\n    sudo\n    or allow user namespaces once: sudo sysctl -w user.max_user_namespaces=15000",
+			errors.New("exit status 2")),
+	)
 	var b strings.Builder
 	tellHealth(&b, all)
 	for _, want := range []string{
@@ -91,8 +94,14 @@ func TestDoctor(t *testing.T) {
 }
 
 func TestKeptText(t *testing.T) {
-	k := suite.Kept{Scenario: "lease revoked", Location: "scenarios/a_test.go:7", Message: "Expected\n  nothing",
-		World: "42", Nodes: []string{"node01", "etcd"}, Active: []string{"etcd stopped"}}
+	k := suite.Kept{
+		Scenario: "lease revoked",
+		Location: "scenarios/a_test.go:7",
+		Message:  "Expected\n  nothing",
+		World:    "42",
+		Nodes:    []string{"node01", "etcd"},
+		Active:   []string{"etcd stopped"},
+	}
 	one, many := keptText(k, "bin/nemesh", 1), keptText(k, "bin/nemesh", 3)
 	for _, want := range []string{"FAIL lease revoked\n", "scenarios/a_test.go:7", "broken: etcd stopped", "    Expected\n",
 		"    bin/nemesh enter node01\n    bin/nemesh enter etcd\n", "Ctrl-C"} {

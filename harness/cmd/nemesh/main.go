@@ -41,8 +41,8 @@ Exit codes:
   1  something failed
   2  something was not proven, the world could not be built, or the command line was wrong
 
-Colours are used on a terminal only, and not when NO_COLOR is set. Completion: source <(nemesh completion bash),
-or the same with zsh, fish or powershell.`,
+Colours are used on a terminal only, and not when NO_COLOR is set.
+Completion: source <(nemesh completion bash), or the same with zsh, fish or powershell.`,
 		Example: `  nemesh doctor                   can it run here, and what will be skipped
   nemesh list                     scenarios, faults, defects, invariants
   nemesh run                      every scenario

@@ -14,14 +14,16 @@ import (
 type paper struct{ fault.World }
 
 func (paper) Machine(string) (*node.Machine, error) { return nil, nil }
-func (paper) Nodes() []string                       { return []string{"node01", "node02", "node03", "node04"} }
-func (paper) SubnetFile() string                    { return "/run/flannel/subnet.env" }
-func (paper) StateDir() string                      { return "/var/lib/nemesh" }
-func (paper) EtcdPrefix() string                    { return "/coreos.com/network" }
-func (paper) Etcd() *etcd.Member                    { return etcd.New(etcd.Options{Machine: &node.Machine{}}) }
 
-// TestEveryFaultHasAPromise compares the catalogue of faults with the table of promises, by id and by name, so
-// that the behaviour table knows each fault of a record.
+func (paper) Nodes() []string    { return []string{"node01", "node02", "node03", "node04"} }
+func (paper) SubnetFile() string { return "/run/flannel/subnet.env" }
+func (paper) StateDir() string   { return "/var/lib/nemesh" }
+func (paper) EtcdPrefix() string { return "/coreos.com/network" }
+
+func (paper) Etcd() *etcd.Member { return etcd.New(etcd.Options{Machine: &node.Machine{}}) }
+
+// TestEveryFaultHasAPromise compares the catalogue of faults with the table of promises, by id and by
+// name, so that the behaviour table knows each fault of a record.
 func TestEveryFaultHasAPromise(t *testing.T) {
 	var ids []string
 	for _, e := range fault.Catalogue() {
