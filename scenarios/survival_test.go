@@ -101,12 +101,22 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 			Expect(ruleHandles(c, "node02")).To(Equal(rules), "the rules were written again")
 			expectNothingLost(ctx, c)
 		},
-		Entry("killed", SpecTimeout(time.Minute), suite.Red("new-device-at-start"), func(ctx context.Context, c *harness.Cluster) {
-			suite.Inject(ctx, c, fault.AgentKill{Node: "node02"})
-		}),
-		Entry("stopped", SpecTimeout(time.Minute), suite.Red("new-device-at-start"), func(ctx context.Context, c *harness.Cluster) {
-			suite.Inject(ctx, c, fault.AgentStop{Node: "node02"})
-		}),
+		Entry(
+			"killed",
+			SpecTimeout(time.Minute),
+			suite.Red("new-device-at-start"),
+			func(ctx context.Context, c *harness.Cluster) {
+				suite.Inject(ctx, c, fault.AgentKill{Node: "node02"})
+			},
+		),
+		Entry(
+			"stopped",
+			SpecTimeout(time.Minute),
+			suite.Red("new-device-at-start"),
+			func(ctx context.Context, c *harness.Cluster) {
+				suite.Inject(ctx, c, fault.AgentStop{Node: "node02"})
+			},
+		),
 		Entry("paused", SpecTimeout(time.Minute), func(ctx context.Context, c *harness.Cluster) {
 			suite.Inject(ctx, c, fault.AgentPause{Node: "node02"})
 		}),

@@ -67,8 +67,8 @@ var _ = Describe("tampering", Label("kind:data-plane"), func() {
 	)
 })
 
-// setLinks returns an action that brings links up or down. An uplink that comes back has its default route again,
-// which the kernel has dropped.
+// setLinks returns an action that brings links up or down. An uplink that comes back has its default route
+// again, which the kernel has dropped.
 func setLinks(up bool, names ...string) func(*node.Machine) error {
 	return func(m *node.Machine) error {
 		for _, name := range names {
@@ -150,6 +150,23 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 		},
 		SpecTimeout(time.Minute),
 	)
+})
+
+var _ = Describe("uplink", Label("kind:data-plane"), func() {
+	It("with another address found at a restart keeps the node's subnet", Label("kind:lease"),
+		suite.Red("no-owner-records"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{})
+			before := subnets(c)
+			suite.Inject(ctx, c, fault.AgentStop{Node: "node02"},
+				fault.UplinkReaddressed{Node: "node02", Addr: prefix("192.168.200.222/24")})
+			_, err := c.HealOne(ctx, fault.AgentStop{Node: "node02"})
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).Should(And(HaveLen(4),
+				ContainElement(And(HaveField("Key", before[1]), HaveField("PublicIP.String()", "192.168.200.222")))))
+			Expect(subnets(c)).To(Equal(before))
+			expectFreshPods(ctx, c, "fresh")
+			expectNothingLostBut(ctx, c, "node02")
+		}, SpecTimeout(time.Minute))
 })
 
 var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"), func() {

@@ -1,6 +1,6 @@
-// Package detect judges whether the scenarios notice the historic defects: each defect must turn the scenarios
-// made for it red, with the symptom that was reported, and each scenario must be turned red by one at least. A
-// harness that cannot fail proves nothing.
+// Package detect judges whether the scenarios notice the historic defects: each defect must turn the
+// scenarios made for it red, with the symptom that was reported, and each scenario must be turned red by one
+// at least. A harness that cannot fail proves nothing.
 package detect
 
 import (
@@ -34,7 +34,10 @@ func Parse(raw []byte) ([]Defect, error) {
 	var errs []error
 	for _, d := range all {
 		if _, err := regexp.Compile(d.Symptom); err != nil || d.Name == "" || d.Symptom == "" {
-			errs = append(errs, fmt.Errorf("defect %q needs a name and an expression for its symptom: %w", d.Name, err))
+			errs = append(
+				errs,
+				fmt.Errorf("defect %q needs a name and an expression for its symptom: %w", d.Name, err),
+			)
 		}
 	}
 	return all, errors.Join(errs...)
@@ -71,8 +74,8 @@ func (m Matrix) Caught(c Cell) bool {
 	return false
 }
 
-// Holes lists what keeps the matrix from being whole, a sentence each: a defect that no scenario is made for or
-// that one made for it does not catch, and a scenario that no defect turns red.
+// Holes lists what keeps the matrix from being whole, a sentence each: a defect that no scenario is made for
+// or that one made for it does not catch, and a scenario that no defect turns red.
 func (m Matrix) Holes() []string {
 	var holes []string
 	caught := map[string]bool{}

@@ -11,8 +11,11 @@ import (
 
 func whole() detect.Matrix {
 	return detect.Matrix{
-		Defects:   []detect.Defect{{Name: "deaf", Symptom: "lost [0-9]+"}, {Name: "mute", Symptom: "silent"}},
-		Scenarios: []detect.Scenario{{Name: "a", Red: []string{"deaf"}}, {Name: "b", Red: []string{"mute", "deaf"}}},
+		Defects: []detect.Defect{{Name: "deaf", Symptom: "lost [0-9]+"}, {Name: "mute", Symptom: "silent"}},
+		Scenarios: []detect.Scenario{
+			{Name: "a", Red: []string{"deaf"}},
+			{Name: "b", Red: []string{"mute", "deaf"}},
+		},
 		Cells: []detect.Cell{
 			{"deaf", "a", record.Failed, "lost 7 of 9"},
 			{"deaf", "b", record.Failed, "lost 8"},

@@ -250,8 +250,8 @@ func (f FilesTruncated) Inject(_ context.Context, w World) error {
 	return nil
 }
 
-// StateLost deletes all that a node's agent keeps over restarts, as a disk that was replaced has lost it. Nothing
-// brings it back.
+// StateLost deletes all that a node's agent keeps over restarts, as a disk that was replaced has lost it.
+// Nothing brings it back.
 type StateLost struct{ Node string }
 
 // Name implements Fault.

@@ -16,8 +16,8 @@ type hooks struct {
 	views []func(lease.View) (lease.View, bool)
 	// plans may replace a plan before the kernel gets it.
 	plans []func(plan.State) plan.State
-	// lost takes the place of getting the lease anew when it is not held any more; raced is called when another took the chosen subnet first, and
-	// exhausted when none is free.
+	// lost takes the place of getting the lease anew when it is not held any more; raced is called when another
+	// took the chosen subnet first, and exhausted when none is free.
 	lost, raced, exhausted func()
 	// renew takes the place of a renewal; its result is Agent.renew's.
 	renew func(context.Context) bool

@@ -91,7 +91,7 @@ func (a *Agent) acquire(ctx context.Context, v lease.View) error {
 		IP6:      a.opts.PublicIPv6,
 		Node:     a.opts.NodeName,
 		Instance: a.state.Instance,
-		LeaseID:  a.own.ID,
+		LeaseID:  a.leaseID(v),
 		Previous: previous,
 		Avoid:    a.avoid(),
 		Hold:     a.opts.PeerHold,
@@ -127,6 +127,23 @@ func (a *Agent) acquire(ctx context.Context, v lease.View) error {
 	a.renewed = time.Now()
 	a.view.Put(own)
 	return nil
+}
+
+// leaseID returns the etcd lease whose key is this node's whatever public address it names: the one that is held,
+// or the saved one if its owner's record is of this node. A clone of the disk has another name.
+func (a *Agent) leaseID(v lease.View) int64 {
+	if a.own.ID != 0 {
+		return a.own.ID
+	}
+	n, err := lease.ParseKey(a.state.Subnet)
+	if err != nil {
+		return 0
+	}
+	o, ok := v.OwnerOf(n)
+	if ok && o.Instance == a.state.Instance && o.Node == a.opts.NodeName {
+		return a.state.LeaseID
+	}
+	return 0
 }
 
 // remembered returns the subnet the node had last: as saved, else as another agent left it in subnet.env.

@@ -21,8 +21,8 @@ import (
 	"github.com/nemesh/nemesh/reports/record"
 )
 
-// exempt is the label of scenarios that no defect can turn red: those that show one already, and those that need
-// another vendor's agent.
+// exempt is the label of scenarios that no defect can turn red: those that show one already, and those that
+// need another vendor's agent.
 const exempt = "detect:exempt"
 
 type detectOptions struct {
@@ -37,8 +37,8 @@ func detectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "detect [DEFECT…]",
 		Short: "Give the overlay historic defects and see that the scenarios notice",
-		Long: `Run, for each historic defect, the scenarios made for it against an overlay that has it. Each must fail
-with the reported symptom, and each scenario must fail under one defect at least.
+		Long: `Run, for each historic defect, the scenarios made for it against an overlay that has it. Each must
+fail with the reported symptom, and each scenario must fail under one defect at least.
 
 Exit codes: 0 every defect is caught, 1 one is not, 2 the command line was wrong or nothing could be run.`,
 		Example: `  nemesh detect
@@ -126,16 +126,23 @@ func (o *detectOptions) defects(ctx context.Context, names []string) ([]detect.D
 		}
 		i := slices.IndexFunc(known, func(d detect.Defect) bool { return d.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("defect %s has no symptom in fixtures/defects.yaml: add the one it must be known by", name)
+			return nil, fmt.Errorf(
+				"defect %s has no symptom in fixtures/defects.yaml: add the one it must be known by",
+				name,
+			)
 		}
 		wanted = append(wanted, known[i])
 	}
 	return wanted, nil
 }
 
-// scenarios lists the scenarios and what each says it must fail under. Of a choice of defects, only what is made
-// for those counts.
-func (o *detectOptions) scenarios(ctx context.Context, ds []detect.Defect, some bool) ([]detect.Scenario, error) {
+// scenarios lists the scenarios and what each says it must fail under. Of a choice of defects, only what is
+// made for those counts.
+func (o *detectOptions) scenarios(
+	ctx context.Context,
+	ds []detect.Defect,
+	some bool,
+) ([]detect.Scenario, error) {
 	dir, err := os.MkdirTemp("", "nemesh-names-")
 	if err != nil {
 		return nil, fmt.Errorf("list the scenarios: %w", err)

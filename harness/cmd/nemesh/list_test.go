@@ -17,7 +17,8 @@ import (
 func TestParseScenarios(t *testing.T) {
 	got, err := parseScenarios([]byte(`[{"SpecReports":[
 		{"LeafNodeType":"It","LeafNodeText":"loses nothing","LeafNodeLabels":["red:deaf","kind:lease"],
-		 "ContainerHierarchyTexts":["lease","revoked"],"ContainerHierarchyLabels":[["kind:lease"],["issue:flannel-1"]],
+		 "ContainerHierarchyTexts":["lease","revoked"],
+		 "ContainerHierarchyLabels":[["kind:lease"],["issue:flannel-1"]],
 		 "State":"passed"},
 		{"LeafNodeType":"It","LeafNodeText":"not chosen","State":"skipped"},
 		{"LeafNodeType":"ReportAfterSuite","State":"passed"}]}]`))
@@ -76,7 +77,8 @@ func TestDoctor(t *testing.T) {
 	all = append(
 		all,
 		refusal(finding{What: "sandbox", Required: true}, "nemesh: this machine does not allow a sandbox\n"+
-			"  Two ways on:\n    sudo\n    or allow user namespaces once: sudo sysctl -w user.max_user_namespaces=15000",
+			"  Two ways on:\n    sudo\n    or allow user namespaces once: "+
+			"sudo sysctl -w user.max_user_namespaces=15000",
 			errors.New("exit status 2")),
 	)
 	var b strings.Builder
@@ -103,7 +105,8 @@ func TestKeptText(t *testing.T) {
 		Active:   []string{"etcd stopped"},
 	}
 	one, many := keptText(k, "bin/nemesh", 1), keptText(k, "bin/nemesh", 3)
-	for _, want := range []string{"FAIL lease revoked\n", "scenarios/a_test.go:7", "broken: etcd stopped", "    Expected\n",
+	for _, want := range []string{"FAIL lease revoked\n", "scenarios/a_test.go:7", "broken: etcd stopped",
+		"    Expected\n",
 		"    bin/nemesh enter node01\n    bin/nemesh enter etcd\n", "Ctrl-C"} {
 		if !strings.Contains(one, want) {
 			t.Errorf("%q is not in\n%s", want, one)
@@ -117,7 +120,8 @@ func TestKeptText(t *testing.T) {
 // TestHelpTeaches sees to it that every command has an example and more than a line of help.
 func TestHelpTeaches(t *testing.T) {
 	for _, cmd := range []*cobra.Command{
-		runCommand(), listCommand(), doctorCommand(), enterCommand(), reportCommand(), diffCommand(), explainCommand(),
+		runCommand(), listCommand(), doctorCommand(), enterCommand(), reportCommand(), diffCommand(),
+		explainCommand(),
 		baselineCommand(), matrixCommand(), bisectCommand(),
 	} {
 		if !strings.Contains(cmd.Example, "nemesh "+cmd.Name()) || len(cmd.Long) <= len(cmd.Short) {

@@ -55,8 +55,19 @@ Completion: source <(nemesh completion bash), or the same with zsh, fish or powe
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), listCommand(), doctorCommand(), enterCommand(), reportCommand(), diffCommand(),
-		explainCommand(), baselineCommand(), matrixCommand(), bisectCommand(), detectCommand())
+	root.AddCommand(
+		runCommand(),
+		listCommand(),
+		doctorCommand(),
+		enterCommand(),
+		reportCommand(),
+		diffCommand(),
+		explainCommand(),
+		baselineCommand(),
+		matrixCommand(),
+		bisectCommand(),
+		detectCommand(),
+	)
 	for _, cmd := range root.Commands() {
 		completeVariant(cmd)
 	}
