@@ -33,8 +33,8 @@ func (c *Cluster) spec(n *Node) driver.Spec {
 	return s
 }
 
-// RunAgent runs the agent's program on a node with more arguments, beside or instead of the agent, and waits for
-// its end.
+// RunAgent runs the agent's program on a node with more arguments, beside or instead of the agent, and
+// waits for its end.
 func (c *Cluster) RunAgent(ctx context.Context, name string, args ...string) (*node.Process, error) {
 	n, err := c.Node(name)
 	if err != nil {
@@ -91,8 +91,8 @@ func (c *Cluster) StartAgent(ctx context.Context, name string) error {
 	return c.StartAgentAs(ctx, name, func(c node.Command) node.Command { return c })
 }
 
-// StartAgentAs starts what change makes of the command of a node's agent, such as another program or other flags,
-// and waits for it like StartAgent.
+// StartAgentAs starts what change makes of the command of a node's agent, such as another program or other
+// flags, and waits for it like StartAgent.
 func (c *Cluster) StartAgentAs(
 	ctx context.Context,
 	name string,
@@ -216,8 +216,8 @@ func knows(n *Node, device string, all []*Node) (bool, error) {
 	return true, nil
 }
 
-// KnowsOnly reports, as an error, where the first of the named nodes has more or fewer forwarding entries than
-// for the others.
+// KnowsOnly reports, as an error, where the first of the named nodes has more or fewer forwarding entries
+// than for the others.
 func (c *Cluster) KnowsOnly(names ...string) error {
 	var nodes []*Node
 	for _, name := range names {

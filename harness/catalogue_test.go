@@ -14,11 +14,12 @@ import (
 	"github.com/nemesh/nemesh/harness/fault"
 )
 
-// settles bounds how long a world may take to be as before, once healed. On an idle machine a second is enough.
+// settles bounds how long a world may take to be as before, once healed. On an idle machine a second is
+// enough.
 const settles = 30 * time.Second
 
-// healthy reports, as an error, what is not as it was in a healthy world: agents that do not run or do not know each
-// other, pods that do not answer, or kernels that hold something else.
+// healthy reports, as an error, what is not as it was in a healthy world: agents that do not run or do not
+// know each other, pods that do not answer, or kernels that hold something else.
 func healthy(ctx context.Context, c *harness.Cluster, before map[string][]string) error {
 	for _, name := range c.Nodes() {
 		agent, err := c.Agent(name)
@@ -63,7 +64,8 @@ func becomesHealthy(t *testing.T, c *harness.Cluster, before map[string][]string
 	}
 }
 
-// dataPlanes is what every kernel holds. The MAC and index of what is made anew are the same, or told as changed.
+// dataPlanes is what every kernel holds. The MAC and index of what is made anew are the same, or told as
+// changed.
 func dataPlanes(t *testing.T, c *harness.Cluster) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -169,8 +171,8 @@ func must(value string, err error) func(*testing.T) string {
 	}
 }
 
-// Faults overlap and are healed in any order, and the world is as before. One that cannot be proved on top of
-// others, such as a key deleted while etcd is away, says so in time, and its heal does no harm.
+// Faults overlap and are healed in any order, and the world is as before. One that cannot be proved on top
+// of others, such as a key deleted while etcd is away, says so in time, and its heal does no harm.
 func TestOverlappingFaultsHealInAnyOrder(t *testing.T) {
 	rounds := 8
 	if testing.Short() {
@@ -184,7 +186,9 @@ func TestOverlappingFaultsHealInAnyOrder(t *testing.T) {
 	before := dataPlanes(t, c)
 	var all []fault.Entry
 	for _, e := range fault.Catalogue() {
-		if e.Lasting || e.ID == "lease-expire" {
+		// An agent of ours that starts while its uplink has another address takes a subnet of its own for that
+		// address, and has two when the address is back: not the world of before, whatever the heal does.
+		if e.Lasting || slices.Contains([]string{"lease-expire", "uplink-readdressed"}, e.ID) {
 			continue
 		}
 		if f, err := e.New(c, "node01", nil); err == nil {

@@ -111,8 +111,8 @@ func (c *Cluster) HealOne(ctx context.Context, f fault.Fault) (time.Time, error)
 	return c.noteHealed(before, err), err
 }
 
-// noteHealed notes, the latest first, which of the faults that were active before are no more. One whose heal
-// has to wait for another's is noted when it is really healed.
+// noteHealed notes, the latest first, which of the faults that were active before are no more. One whose
+// heal has to wait for another's is noted when it is really healed.
 func (c *Cluster) noteHealed(before []string, err error) time.Time {
 	now := time.Now()
 	active := c.heals.Names()

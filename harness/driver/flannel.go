@@ -10,8 +10,8 @@ import (
 	"github.com/nemesh/nemesh/harness/node"
 )
 
-// Flannel is flannel's own agent, a binary that the user brings, with this repository's CNI plugin, which takes
-// flannel's configuration. Its lease lives 24 h and its timers cannot be changed.
+// Flannel is flannel's own agent, a binary that the user brings, with this repository's CNI plugin, which
+// takes flannel's configuration. Its lease lives 24 h and its timers cannot be changed.
 type Flannel struct {
 	Ours
 	// Path is the flanneld binary; it must speak etcd v3 (v0.18 or newer).

@@ -12,8 +12,8 @@ import (
 )
 
 // RaiseNoSpace raises the alarm that a full disk raises: until LowerAlarms, etcd refuses whatever would take
-// space (etcd's maintenance guide, "Space quota"). The client library can only lower it, so the request is sent
-// as it is.
+// space (etcd's maintenance guide, "Space quota"). The client library can only lower it, so the request is
+// sent as it is.
 func (m *Member) RaiseNoSpace(ctx context.Context) error {
 	client, err := m.Client(ctx)
 	if err != nil {
@@ -46,8 +46,9 @@ func (m *Member) LowerAlarms(ctx context.Context) error {
 	return nil
 }
 
-// EnableAuth has etcd ask who its clients are: the harness is root, and agents may read and write below prefix
-// and nothing else. It needs an authority. Where it is enabled already, only the permission is given back.
+// EnableAuth has etcd ask who its clients are: the harness is root, and agents may read and write below
+// prefix and nothing else. It needs an authority. Where it is enabled already, only the permission is
+// given back.
 func (m *Member) EnableAuth(ctx context.Context, prefix string) error {
 	if m.opts.Authority == nil {
 		return errors.New("etcd tells its clients apart by their certificates: give it an authority first")

@@ -173,8 +173,8 @@ func ClientTLS(m *node.Machine) (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }
 
-// rootTLS is the configuration of the harness's own clients: they are root, and take any server, so that they
-// reach etcd whatever certificate it has been given.
+// rootTLS is the configuration of the harness's own clients: they are root, and take any server, so that
+// they reach etcd whatever certificate it has been given.
 func (a *Authority) rootTLS() (*tls.Config, error) {
 	cert, key, err := a.Issue(Certificate{CommonName: RootUser})
 	if err != nil {

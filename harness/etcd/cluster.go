@@ -12,7 +12,8 @@ import (
 	"github.com/nemesh/nemesh/harness/node"
 )
 
-// NewCluster prepares members that make up one cluster, one on each machine. Of the options, Machine is not used.
+// NewCluster prepares members that make up one cluster, one on each machine. Of the options, Machine is
+// not used.
 func NewCluster(machines []*node.Machine, opts Options) []*Member {
 	var all []*Member
 	for _, machine := range machines {

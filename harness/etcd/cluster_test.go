@@ -104,13 +104,15 @@ func TestNoSpaceRefusesWritesAndAnswersReads(t *testing.T) {
 
 // onMachine has a client connect from a machine.
 func onMachine(m *node.Machine) []grpc.DialOption {
-	return []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, to string) (c net.Conn, err error) {
-		err = m.Do(func() error {
-			c, err = (&net.Dialer{}).DialContext(ctx, "tcp", to)
-			return err
-		})
-		return c, err
-	})}
+	return []grpc.DialOption{
+		grpc.WithContextDialer(func(ctx context.Context, to string) (c net.Conn, err error) {
+			err = m.Do(func() error {
+				c, err = (&net.Dialer{}).DialContext(ctx, "tcp", to)
+				return err
+			})
+			return c, err
+		}),
+	}
 }
 
 func TestAgentsMayWriteBelowTheirPrefixOnly(t *testing.T) {

@@ -87,8 +87,8 @@ func (m *Member) host(port int) string {
 const ClientPort = clientPort
 
 // Start runs the server on the data it left, if any, and returns when it answers a linearizable read. A
-// server that ends before that is an error with its last lines. One that runs already is left as it is: a second
-// could not have its port, and the first would answer for it.
+// server that ends before that is an error with its last lines. One that runs already is left as it is: a
+// second could not have its port, and the first would answer for it.
 func (m *Member) Start(ctx context.Context) error {
 	m.starting.Lock()
 	defer m.starting.Unlock()

@@ -26,7 +26,10 @@ func waitStopped(p *node.Process) error {
 		case err == nil && running == 0:
 			return nil
 		case time.Now().After(deadline):
-			return errors.Join(fmt.Errorf("pause etcd: %d threads still run %s after SIGSTOP", running, stoppedWithin), err)
+			return errors.Join(
+				fmt.Errorf("pause etcd: %d threads still run %s after SIGSTOP", running, stoppedWithin),
+				err,
+			)
 		}
 	}
 }

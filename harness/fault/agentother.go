@@ -17,7 +17,8 @@ import (
 	"github.com/nemesh/nemesh/harness/node"
 )
 
-// AgentCrashLoop kills a node's agent with SIGKILL, starts it, and kills it again after a while, until it is healed.
+// AgentCrashLoop kills a node's agent with SIGKILL, starts it, and kills it again after a while, until it
+// is healed.
 type AgentCrashLoop struct {
 	Node string
 	// Every is how long each agent lives.
@@ -76,8 +77,9 @@ func (f AgentCrashLoop) Inject(ctx context.Context, w World) error {
 	})
 }
 
-// AgentReplaced ends a node's agent with SIGTERM and starts another program in its place, with the same flags, as
-// an upgrade or a wrong image does; the heal starts the own one again. Without Path it is a copy of the own one.
+// AgentReplaced ends a node's agent with SIGTERM and starts another program in its place, with the same
+// flags, as an upgrade or a wrong image does; the heal starts the own one again. Without Path it is a copy
+// of the own one.
 type AgentReplaced struct{ Node, Path string }
 
 // Name implements Fault.
@@ -137,8 +139,8 @@ func (f AgentReplaced) Inject(ctx context.Context, w World) error {
 	return nil
 }
 
-// AgentFlags ends a node's agent with SIGTERM and starts it with more flags, which win over those before; the heal
-// starts it with its own.
+// AgentFlags ends a node's agent with SIGTERM and starts it with more flags, which win over those before;
+// the heal starts it with its own.
 type AgentFlags struct {
 	Node string
 	Args []string
@@ -189,8 +191,9 @@ func (f AgentFlags) in(p *node.Process) bool {
 	return err == nil && strings.HasSuffix(string(raw), "\x00"+strings.Join(f.Args, "\x00")+"\x00")
 }
 
-// AgentStarved leaves a node's agent next to no processor time: it is stopped and let go on in turns. It is what
-// can be had without a cgroup of one's own, and harder than nice, which does nothing on an idle machine.
+// AgentStarved leaves a node's agent next to no processor time: it is stopped and let go on in turns. It
+// is what can be had without a cgroup of one's own, and harder than nice, which does nothing on an idle
+// machine.
 type AgentStarved struct{ Node string }
 
 // starvedOf is the length of a turn and starvedRuns the part of it in which the agent runs.
@@ -204,7 +207,8 @@ func (f AgentStarved) Mechanism() string {
 	return fmt.Sprintf("SIGSTOP for %s of every %s", starvedOf-starvedRuns, starvedOf)
 }
 
-// Inject implements Fault. The proof is that the agent has been seen stopped, and running again, several times.
+// Inject implements Fault. The proof is that the agent has been seen stopped, and running again, several
+// times.
 func (f AgentStarved) Inject(ctx context.Context, w World) error {
 	agent, err := w.Agent(f.Node)
 	if err != nil {

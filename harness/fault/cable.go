@@ -15,7 +15,8 @@ import (
 	"github.com/nemesh/nemesh/harness/underlay"
 )
 
-// UplinkDown pulls a node's cable at the switch: the node sees its carrier go and keeps addresses and routes.
+// UplinkDown pulls a node's cable at the switch: the node sees its carrier go and keeps addresses and
+// routes.
 type UplinkDown struct{ Node string }
 
 // Name implements Fault.
@@ -31,17 +32,22 @@ func (f UplinkDown) Inject(ctx context.Context, w World) error {
 	if err := w.Switch().PullCable(f.Node, f.Name()); err != nil {
 		return err
 	}
-	return prove(ctx, proofWithin, node.Uplink+" of "+f.Node+" has no carrier", func(context.Context) (bool, error) {
-		if !machine.On() {
-			return false, fmt.Errorf("%s is switched off", f.Node)
-		}
-		link, err := machine.Netlink().LinkByName(node.Uplink)
-		return err == nil && link.Attrs().RawFlags&unix.IFF_RUNNING == 0, err
-	})
+	return prove(
+		ctx,
+		proofWithin,
+		node.Uplink+" of "+f.Node+" has no carrier",
+		func(context.Context) (bool, error) {
+			if !machine.On() {
+				return false, fmt.Errorf("%s is switched off", f.Node)
+			}
+			link, err := machine.Netlink().LinkByName(node.Uplink)
+			return err == nil && link.Attrs().RawFlags&unix.IFF_RUNNING == 0, err
+		},
+	)
 }
 
-// UplinkReplaced takes a node's uplink away and gives it another one with the same name and address: a new index,
-// a new MAC, and everything that hung on the old one is gone.
+// UplinkReplaced takes a node's uplink away and gives it another one with the same name and address: a new
+// index, a new MAC, and everything that hung on the old one is gone.
 type UplinkReplaced struct{ Node string }
 
 // Name implements Fault.
@@ -75,7 +81,8 @@ func (f UplinkReplaced) Inject(_ context.Context, w World) error {
 	return nil
 }
 
-// UplinkReaddressed gives a node's uplink another address, as a DHCP server may; the heal gives the old one back.
+// UplinkReaddressed gives a node's uplink another address, as a DHCP server may; the heal gives the old
+// one back.
 type UplinkReaddressed struct {
 	Node string
 	Addr netip.Prefix
@@ -101,8 +108,8 @@ func (f UplinkReaddressed) Inject(_ context.Context, w World) error {
 	return nil
 }
 
-// readdress replaces an address of the uplink, and puts back the default route that goes with it. What is already
-// so, as after a reboot, is left so.
+// readdress replaces an address of the uplink, and puts back the default route that goes with it. What is
+// already so, as after a reboot, is left so.
 func readdress(m *node.Machine, from, to netip.Prefix) error {
 	if !m.On() {
 		return nil // it has the old one when it is switched on
@@ -135,8 +142,8 @@ func readdress(m *node.Machine, from, to netip.Prefix) error {
 	return nil
 }
 
-// BadCable does to every frame from and to a node what the impairment says, until it is healed. The constructors
-// beside it make the usual kinds.
+// BadCable does to every frame from and to a node what the impairment says, until it is healed. The
+// constructors beside it make the usual kinds.
 type BadCable struct {
 	Node string
 	What string
@@ -150,7 +157,11 @@ func PacketLoss(node string, share float64) BadCable {
 
 // PacketDelay holds every frame back, each way, by jitter more or less.
 func PacketDelay(node string, by, jitter time.Duration) BadCable {
-	return BadCable{node, fmt.Sprintf("packets delayed by %s", by), underlay.Impairment{Delay: by, Jitter: jitter}}
+	return BadCable{
+		node,
+		fmt.Sprintf("packets delayed by %s", by),
+		underlay.Impairment{Delay: by, Jitter: jitter},
+	}
 }
 
 // PacketReorder holds frames back except for a share, which overtakes the others.
@@ -161,12 +172,20 @@ func PacketReorder(node string, share float64, by time.Duration) BadCable {
 
 // PacketDuplicate has a share of the frames arrive twice.
 func PacketDuplicate(node string, share float64) BadCable {
-	return BadCable{node, fmt.Sprintf("%g %% of packets duplicated", 100*share), underlay.Impairment{Duplicate: share}}
+	return BadCable{
+		node,
+		fmt.Sprintf("%g %% of packets duplicated", 100*share),
+		underlay.Impairment{Duplicate: share},
+	}
 }
 
 // PacketCorrupt flips a bit in a share of the frames.
 func PacketCorrupt(node string, share float64) BadCable {
-	return BadCable{node, fmt.Sprintf("%g %% of packets corrupted", 100*share), underlay.Impairment{Corrupt: share}}
+	return BadCable{
+		node,
+		fmt.Sprintf("%g %% of packets corrupted", 100*share),
+		underlay.Impairment{Corrupt: share},
+	}
 }
 
 // RateLimit lets so many bits a second pass, each way.

@@ -23,7 +23,8 @@ type Entry struct {
 	make func(p place) (Fault, error)
 }
 
-// New makes the fault in a world, on a node where it is of one. Args that the entry does not have are an error.
+// New makes the fault in a world, on a node where it is of one. Args that the entry does not have are an
+// error.
 func (e Entry) New(w World, node string, args map[string]string) (Fault, error) {
 	if _, err := w.Machine(node); err != nil {
 		return nil, fmt.Errorf("%s: %w", e.ID, err)
@@ -124,20 +125,36 @@ func ofEtcd() []Entry {
 		fixed("etcd-kill", "every member of etcd is killed", EtcdKill{}),
 		fixed("etcd-pause", "etcd stops as it is: connections stay open and nothing answers", EtcdPause{}),
 		fixed("etcd-wipe", "etcd comes back empty but for the network configuration", EtcdWipe{}),
-		fixed("etcd-restore", "etcd comes back from an older snapshot, its revision going backwards", EtcdRestored{}),
+		fixed(
+			"etcd-restore",
+			"etcd comes back from an older snapshot, its revision going backwards",
+			EtcdRestored{},
+		),
 		fixed("etcd-compact", "etcd's history is discarded, so that watches must list anew", EtcdCompacted{}),
-		fixed("etcd-defragment", "etcd gives space back to the disk and does not answer meanwhile", EtcdDefragmented{}),
+		fixed(
+			"etcd-defragment",
+			"etcd gives space back to the disk and does not answer meanwhile",
+			EtcdDefragmented{},
+		),
 		fixed("etcd-leader-change", "etcd's leader hands over to another member", EtcdLeaderMoved{}),
 		fixed("etcd-member-loss", "etcd's leader is killed, and the others go on", EtcdMemberLost{}),
 		fixed("etcd-quorum-loss", "all members of etcd but one are killed", EtcdQuorumLost{}),
 		fixed("etcd-no-space", "etcd answers reads and refuses writes by alarm NOSPACE", EtcdNoSpace{}),
-		{ID: "etcd-slow", About: "requests to etcd and its answers are delayed", Args: map[string]string{"by": "150ms"},
+		{
+			ID:    "etcd-slow",
+			About: "requests to etcd and its answers are delayed",
+			Args:  map[string]string{"by": "150ms"},
 			make: func(p place) (Fault, error) {
 				by, err := p.duration("by")
 				return EtcdSlow{by}, err
-			}},
+			},
+		},
 		fixed("etcd-cert-expired", "etcd presents a certificate that has expired", EtcdCertExpired{}),
-		fixed("etcd-cert-replaced", "etcd presents a certificate of an authority nobody trusts", EtcdCertReplaced{}),
+		fixed(
+			"etcd-cert-replaced",
+			"etcd presents a certificate of an authority nobody trusts",
+			EtcdCertReplaced{},
+		),
 		onNode("client-cert-expired", "the certificate of a node's agent has expired",
 			func(n string) Fault { return ClientCertExpired{n} }),
 		fixed("etcd-permission-removed", "agents may neither read nor write", EtcdPermissionRemoved{}),
@@ -155,7 +172,11 @@ func ofKeys() []Entry {
 			}},
 		onNode("lease-revoke", "the etcd lease of a node's subnet is revoked",
 			func(n string) Fault { return LeaseRevoked{n} }),
-		onNode("lease-delete", "the key of a node's lease is deleted", func(n string) Fault { return LeaseDeleted{n} }),
+		onNode(
+			"lease-delete",
+			"the key of a node's lease is deleted",
+			func(n string) Fault { return LeaseDeleted{n} },
+		),
 		onNode("lease-overwrite", "nonsense without TTL is written over a node's lease",
 			func(n string) Fault { return LeaseOverwritten{n} }),
 		{ID: "subnet-taken", About: "a node's subnet is given to another while it is cut off", Lasting: true,
@@ -184,11 +205,15 @@ func ofAgents() []Entry {
 		onNode("agent-pause", "an agent stops as it is", func(n string) Fault { return AgentPause{n} }),
 		onNode("agent-restart", "an agent ends by SIGTERM and another starts",
 			func(n string) Fault { return AgentRestart{n} }),
-		{ID: "agent-crash-loop", About: "an agent is killed again and again", Args: map[string]string{"every": "300ms"},
+		{
+			ID:    "agent-crash-loop",
+			About: "an agent is killed again and again",
+			Args:  map[string]string{"every": "300ms"},
 			make: func(p place) (Fault, error) {
 				every, err := p.duration("every")
 				return AgentCrashLoop{p.node, every}, err
-			}},
+			},
+		},
 		{ID: "agent-replaced", About: "an agent is replaced by another binary, a copy unless told which",
 			Args: map[string]string{"path": ""}, make: func(p place) (Fault, error) {
 				return AgentReplaced{p.node, p.args["path"]}, nil
@@ -197,15 +222,31 @@ func ofAgents() []Entry {
 			Args: map[string]string{"flags": "--log-level=debug"}, make: func(p place) (Fault, error) {
 				return AgentFlags{p.node, strings.Fields(p.args["flags"])}, nil
 			}},
-		onNode("agent-starved", "an agent gets next to no processor time", func(n string) Fault { return AgentStarved{n} }),
-		onNode("agent-out-of-files", "an agent can open nothing more", func(n string) Fault { return AgentOutOfFiles{n} }),
+		onNode(
+			"agent-starved",
+			"an agent gets next to no processor time",
+			func(n string) Fault { return AgentStarved{n} },
+		),
+		onNode(
+			"agent-out-of-files",
+			"an agent can open nothing more",
+			func(n string) Fault { return AgentOutOfFiles{n} },
+		),
 	}
 }
 
 func ofDisks() []Entry {
 	return []Entry{
-		onNode("run-full", "there is no room where the subnet file is", func(n string) Fault { return RunFull{n} }),
-		onNode("state-read-only", "an agent's state folder is read-only", func(n string) Fault { return StateReadOnly{n} }),
+		onNode(
+			"run-full",
+			"there is no room where the subnet file is",
+			func(n string) Fault { return RunFull{n} },
+		),
+		onNode(
+			"state-read-only",
+			"an agent's state folder is read-only",
+			func(n string) Fault { return StateReadOnly{n} },
+		),
 		inWorld("subnet-file-truncated", "the subnet file is cut to nothing",
 			func(w World, n string) Fault { return SubnetFileTruncated(w, n) }),
 		{ID: "file-delete", About: "a file on a node is deleted; the subnet file unless told which",
@@ -227,7 +268,11 @@ func ofDisks() []Entry {
 
 func ofPods() []Entry {
 	return []Entry{
-		onNode("pods-vanish", "the pods of a node are gone without DEL", func(n string) Fault { return PodsVanished{n} }),
+		onNode(
+			"pods-vanish",
+			"the pods of a node are gone without DEL",
+			func(n string) Fault { return PodsVanished{n} },
+		),
 		onNode("del-without-delegate", "DEL of a pod while the delegate is missing",
 			func(n string) Fault { return DelWithoutDelegate{n} }),
 		{ID: "add-storm", About: "many pods at once on a node", Args: map[string]string{"pods": "8"},

@@ -9,10 +9,15 @@ import (
 
 func ofNodes() []Entry {
 	share := func(id, about, by string, of func(node string, share float64) BadCable) Entry {
-		return Entry{ID: id, About: about, Args: map[string]string{"share": by}, make: func(p place) (Fault, error) {
-			s, err := p.share("share")
-			return of(p.node, s), err
-		}}
+		return Entry{
+			ID:    id,
+			About: about,
+			Args:  map[string]string{"share": by},
+			make: func(p place) (Fault, error) {
+				s, err := p.share("share")
+				return of(p.node, s), err
+			},
+		}
 	}
 	return []Entry{
 		onNode("node-reboot", "a node is switched off and on", func(n string) Fault { return NodeReboot{n} }),
@@ -39,11 +44,15 @@ func ofNodes() []Entry {
 			func(w World, _ string) Fault { return Halves(w) }),
 		inWorld("partition-ring", "each node hears its two neighbours only",
 			func(w World, _ string) Fault { return Ring(w) }),
-		{ID: "mtu-black-hole", About: "long packets are swallowed at a node", Args: map[string]string{"size": "1400"},
+		{
+			ID:    "mtu-black-hole",
+			About: "long packets are swallowed at a node",
+			Args:  map[string]string{"size": "1400"},
 			make: func(p place) (Fault, error) {
 				size, err := p.number("size")
 				return MTUBlackHole{p.node, size}, err
-			}},
+			},
+		},
 		share("packet-loss", "packets of a node are lost", "20", PacketLoss),
 		{ID: "packet-delay", About: "packets of a node are late",
 			Args: map[string]string{"by": "50ms", "jitter": "10ms"}, make: func(p place) (Fault, error) {
@@ -65,14 +74,18 @@ func ofNodes() []Entry {
 			}},
 		share("packet-duplicate", "packets of a node arrive twice", "20", PacketDuplicate),
 		share("packet-corrupt", "packets of a node have a bit flipped", "20", PacketCorrupt),
-		{ID: "rate-limit", About: "so many bits a second pass a node's uplink", Args: map[string]string{"bits": "1000000"},
+		{
+			ID:    "rate-limit",
+			About: "so many bits a second pass a node's uplink",
+			Args:  map[string]string{"bits": "1000000"},
 			make: func(p place) (Fault, error) {
 				bits, err := strconv.ParseInt(p.args["bits"], 10, 64)
 				if err != nil || bits < 8 {
 					return nil, fmt.Errorf("bits is a number of bits a second: %q (%w)", p.args["bits"], err)
 				}
 				return RateLimit(p.node, bits), nil
-			}},
+			},
+		},
 	}
 }
 
@@ -98,7 +111,11 @@ func ofKernels() []Entry {
 		tamper("rp-filter", "rp_filter is set to 1", ReversePathStrict),
 		inWorld("neighbours-age", "neighbour entries age within seconds on every node",
 			func(w World, _ string) Fault { return AgeNeighbours{slices.Clone(w.Nodes())} }),
-		onNode("bridge-readdress", "cni0 gets another address", func(n string) Fault { return BridgeReaddressed{n} }),
+		onNode(
+			"bridge-readdress",
+			"cni0 gets another address",
+			func(n string) Fault { return BridgeReaddressed{n} },
+		),
 		onNode("bridge-delete", "cni0 is deleted", func(n string) Fault { return BridgeDeleted{n} }),
 	}
 }

@@ -90,8 +90,8 @@ func bridgeOf(w World, name string) (*node.Machine, netlink.Link, error) {
 	return machine, bridge, nil
 }
 
-// BridgeDeleted deletes a node's cni0: its pods are cut off. No agent brings it back; the heal makes one with the
-// same MAC and addresses and puts the pods on it.
+// BridgeDeleted deletes a node's cni0: its pods are cut off. No agent brings it back; the heal makes one
+// with the same MAC and addresses and puts the pods on it.
 type BridgeDeleted struct{ Node string }
 
 // Name implements Fault.
@@ -159,7 +159,8 @@ func rememberBridge(m *node.Machine, bridge netlink.Link) (*bridgeWas, error) {
 	return was, nil
 }
 
-// restore makes the bridge unless an ADD has made one meanwhile, and puts those ports on it that are still there.
+// restore makes the bridge unless an ADD has made one meanwhile, and puts those ports on it that are still
+// there.
 func (b *bridgeWas) restore(m *node.Machine) error {
 	nl := m.Netlink()
 	bridge, err := nl.LinkByName(podBridge)

@@ -16,13 +16,15 @@ const discard = "9"
 
 // dialFrom has a client connect from a machine.
 func dialFrom(m *node.Machine) []grpc.DialOption {
-	return []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, to string) (c net.Conn, err error) {
-		err = m.Do(func() error {
-			c, err = (&net.Dialer{}).DialContext(ctx, "tcp", to)
-			return err
-		})
-		return c, err
-	})}
+	return []grpc.DialOption{
+		grpc.WithContextDialer(func(ctx context.Context, to string) (c net.Conn, err error) {
+			err = m.Do(func() error {
+				c, err = (&net.Dialer{}).DialContext(ctx, "tcp", to)
+				return err
+			})
+			return c, err
+		}),
+	}
 }
 
 // chatter sends a datagram from one machine to another, for what is between them to show what it does to it.

@@ -14,8 +14,9 @@ import (
 	"github.com/nemesh/nemesh/harness/node"
 )
 
-// RunFull fills up the part of a node's /run in which the agent leaves its subnet file: a small tmpfs with what is
-// there is laid over it and filled to the last byte. The heal takes it away, and keeps what the agent has changed.
+// RunFull fills up the part of a node's /run in which the agent leaves its subnet file: a small tmpfs with
+// what is there is laid over it and filled to the last byte. The heal takes it away, and keeps what the
+// agent has changed.
 type RunFull struct{ Node string }
 
 // Name implements Fault.
@@ -118,8 +119,8 @@ func writeAll(dir string, files map[string][]byte) error {
 	return errors.Join(errs...)
 }
 
-// StateReadOnly makes the folder in which a node's agent keeps its state read-only, as a kernel does with a disk
-// that fails; the heal makes it writable.
+// StateReadOnly makes the folder in which a node's agent keeps its state read-only, as a kernel does with
+// a disk that fails; the heal makes it writable.
 type StateReadOnly struct{ Node string }
 
 // Name implements Fault.
@@ -181,8 +182,8 @@ func (f StateReadOnly) Inject(_ context.Context, w World) error {
 	return nil
 }
 
-// FilesTruncated cuts files on a node to nothing, as a crash between creating and writing does. The heal gives them
-// back what they held, unless somebody has written or deleted them since.
+// FilesTruncated cuts files on a node to nothing, as a crash between creating and writing does. The heal
+// gives them back what they held, unless somebody has written or deleted them since.
 type FilesTruncated struct {
 	Node string
 	// What the files are, for the name, and where: files, or folders with all that is in them.
@@ -249,8 +250,8 @@ func (f FilesTruncated) Inject(_ context.Context, w World) error {
 	return nil
 }
 
-// StateLost deletes all that a node's agent keeps over restarts, as a disk that was replaced has lost it. Nothing
-// brings it back.
+// StateLost deletes all that a node's agent keeps over restarts, as a disk that was replaced has lost it.
+// Nothing brings it back.
 type StateLost struct{ Node string }
 
 // Name implements Fault.

@@ -127,8 +127,8 @@ type EtcdWipe struct{}
 // Name implements Fault.
 func (EtcdWipe) Name() string { return "etcd emptied" }
 
-// Inject implements Fault. The proof is that the data is gone and that the server's port refuses, so that what
-// the heal starts can only be empty.
+// Inject implements Fault. The proof is that the data is gone and that the server's port refuses, so that
+// what the heal starts can only be empty.
 func (f EtcdWipe) Inject(ctx context.Context, w World) error {
 	key := w.EtcdPrefix() + "/config"
 	var value string

@@ -30,13 +30,13 @@ type World interface {
 	// Machine returns a node's machine. PowerOff switches it off, its pods included.
 	Machine(name string) (*node.Machine, error)
 	PowerOff(ctx context.Context, name string) error
-	// Agent returns a node's agent; StartAgent starts one where none runs, StartAgentAs starts what change makes
-	// of its command.
+	// Agent returns a node's agent; StartAgent starts one where none runs, StartAgentAs starts what change
+	// makes of its command.
 	Agent(name string) (*node.Process, error)
 	StartAgent(ctx context.Context, name string) error
 	StartAgentAs(ctx context.Context, name string, change func(node.Command) node.Command) error
-	// Device is the name of the overlay's device, SubnetFile the file that the agent leaves for CNI, StateDir the
-	// folder of what outlives it, "" if there is none.
+	// Device is the name of the overlay's device, SubnetFile the file that the agent leaves for CNI, StateDir
+	// the folder of what outlives it, "" if there is none.
 	Device() string
 	SubnetFile() string
 	StateDir() string
@@ -74,9 +74,10 @@ type Mechanical interface {
 	Mechanism() string
 }
 
-// HealStack undoes faults, the latest first. Faults overlap and may be healed in any order, so a heal may be in
-// need of what another fault has broken, such as a file to be put back on a machine that is switched off: a heal
-// that fails stays on the stack and is run again after every other that succeeds. The zero value is ready.
+// HealStack undoes faults, the latest first. Faults overlap and may be healed in any order, so a heal may
+// be in need of what another fault has broken, such as a file to be put back on a machine that is switched
+// off: a heal that fails stays on the stack and is run again after every other that succeeds. The zero
+// value is ready.
 type HealStack struct {
 	mu    sync.Mutex
 	heals []heal
@@ -126,7 +127,8 @@ func (s *HealStack) HealOne(ctx context.Context, name string) error {
 	return err
 }
 
-// heal runs the chosen heals and those that wait. Errors count only when nothing is left that they could wait for.
+// heal runs the chosen heals and those that wait. Errors count only when nothing is left that they could
+// wait for.
 func (s *HealStack) heal(ctx context.Context, which func(name string) bool) error {
 	s.mu.Lock()
 	for i := range s.heals {

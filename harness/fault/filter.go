@@ -16,8 +16,9 @@ import (
 // forwardTag marks what a fault has put into the FORWARD chain.
 const forwardTag = "nemesh fault"
 
-// forward makes sure that iptables-nft's FORWARD chain is there, gives it a policy and, if asked for, a last rule.
-// The undo takes the rule away and gives the policy back; a table that was not there before goes.
+// forward makes sure that iptables-nft's FORWARD chain is there, gives it a policy and, if asked for, a
+// last rule. The undo takes the rule away and gives the policy back; a table that was not there before
+// goes.
 func forward(m *node.Machine, policy nftables.ChainPolicy, last []expr.Any) (func() error, error) {
 	conn, err := nftables.New(nftables.WithNetNSFd(int(m.NetNS())))
 	if err != nil {

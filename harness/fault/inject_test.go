@@ -102,7 +102,13 @@ func TestLeaseReallyExpires(t *testing.T) {
 	must(t, LeaseExpire{"node01", 5 * time.Second}.Inject(t.Context(), w))
 	t.Logf("a lease of 1 s was gone after %s", time.Since(began).Round(10*time.Millisecond))
 	must(t, w.register(t.Context(), "node01", "10.5.3.0-24", 60))
-	if err := (LeaseExpire{"node01", 200 * time.Millisecond}).Inject(t.Context(), w); !errors.Is(err, ErrNotProven) {
+	if err := (LeaseExpire{"node01", 200 * time.Millisecond}).Inject(
+		t.Context(),
+		w,
+	); !errors.Is(
+		err,
+		ErrNotProven,
+	) {
 		t.Errorf("a lease that lives was said to have expired: %v", err)
 	}
 }

@@ -88,8 +88,8 @@ func (f AgeNeighbours) expire(w World, name string) error {
 	return nil
 }
 
-// stopped reports whether every thread of a process is in state T (proc(5)). One thread is not enough: SIGSTOP
-// reaches those on other processors later.
+// stopped reports whether every thread of a process is in state T (proc(5)). One thread is not enough:
+// SIGSTOP reaches those on other processors later.
 func stopped(pid int) (bool, error) {
 	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil {

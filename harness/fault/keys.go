@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -39,7 +40,12 @@ func withEtcd(ctx context.Context, w World, fn func(*clientv3.Client) error) err
 const answerWithin = 10 * time.Second
 
 // leaseOf finds the key and etcd lease of a node; it must have one.
-func leaseOf(ctx context.Context, c *clientv3.Client, w World, node string) (string, clientv3.LeaseID, error) {
+func leaseOf(
+	ctx context.Context,
+	c *clientv3.Client,
+	w World,
+	node string,
+) (string, clientv3.LeaseID, error) {
 	machine, err := w.Machine(node)
 	if err != nil {
 		return "", 0, err
@@ -71,7 +77,9 @@ func (f LeaseRevoked) Inject(ctx context.Context, w World) error {
 		if err != nil {
 			return err
 		}
-		_, err = c.Revoke(ctx, id)
+		if _, err = c.Revoke(ctx, id); errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			err = fmt.Errorf("%w: %w", ErrNotProven, err) // overwritten without TTL, or just gone
+		}
 		return err
 	})
 }

@@ -38,8 +38,9 @@ func (EtcdCompacted) Inject(ctx context.Context, w World) error {
 	})
 }
 
-// EtcdRestored ends etcd and puts an older copy of its data in place (etcd.Member.Save), so that its revision
-// goes backwards; the heal starts it if Inject did not get that far. Without a copy one is made first.
+// EtcdRestored ends etcd and puts an older copy of its data in place (etcd.Member.Save), so that its
+// revision goes backwards; the heal starts it if Inject did not get that far. Without a copy one is made
+// first.
 type EtcdRestored struct{ Copy string }
 
 // Available implements Limited.
@@ -61,7 +62,7 @@ func (f EtcdRestored) Inject(ctx context.Context, w World) error {
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(saved)
+		defer func() { _ = os.RemoveAll(saved) }() // on the world's own disk, which goes with it
 		f.Copy = saved
 	}
 	// Agents write again as soon as etcd is back, so the history that is lost is made long enough to tell.
@@ -116,8 +117,8 @@ type EtcdDefragmented struct{}
 // Name implements Fault.
 func (EtcdDefragmented) Name() string { return "etcd defragmented" }
 
-// Inject implements Fault. The proof is that the database on disk has shrunk, by what was put there and discarded
-// for it.
+// Inject implements Fault. The proof is that the database on disk has shrunk, by what was put there and
+// discarded for it.
 func (EtcdDefragmented) Inject(ctx context.Context, w World) error {
 	err := withEtcd(ctx, w, func(c *clientv3.Client) error {
 		var last int64
@@ -177,10 +178,15 @@ func (f EtcdNoSpace) Inject(ctx context.Context, w World) error {
 		return err
 	}
 	return withEtcd(ctx, w, func(c *clientv3.Client) error {
-		return prove(ctx, proofWithin, "a write is refused for want of space", func(ctx context.Context) (bool, error) {
-			_, err := c.Put(ctx, "proof", "")
-			return errors.Is(err, rpctypes.ErrNoSpace), err
-		})
+		return prove(
+			ctx,
+			proofWithin,
+			"a write is refused for want of space",
+			func(ctx context.Context) (bool, error) {
+				_, err := c.Put(ctx, "proof", "")
+				return errors.Is(err, rpctypes.ErrNoSpace), err
+			},
+		)
 	})
 }
 

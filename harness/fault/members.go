@@ -74,7 +74,8 @@ func (f EtcdMemberLost) Inject(ctx context.Context, w World) error {
 	})
 }
 
-// electedWithin bounds how long an election may take on a busy machine; it takes two time-outs of half a second.
+// electedWithin bounds how long an election may take on a busy machine; it takes two time-outs of half a
+// second.
 const electedWithin = 20 * time.Second
 
 // EtcdQuorumLost kills all members of etcd but one; the heal starts them.

@@ -35,11 +35,14 @@ func Deaf(w World, name string) Partition {
 func Halves(w World) Partition {
 	nodes := w.Nodes()
 	first := nodes[:(len(nodes)+1)/2]
-	return Partition{"nodes cut into halves", bothWays(without(everybody(w), nodes[len(first):]...), nodes[len(first):])}
+	return Partition{
+		"nodes cut into halves",
+		bothWays(without(everybody(w), nodes[len(first):]...), nodes[len(first):]),
+	}
 }
 
-// Ring leaves each node its two neighbours in the order of names, the last being the first one's; etcd is heard by
-// all. It takes four nodes to be a cut at all.
+// Ring leaves each node its two neighbours in the order of names, the last being the first one's; etcd is
+// heard by all. It takes four nodes to be a cut at all.
 func Ring(w World) Partition {
 	p := Partition{Shape: "nodes cut into a ring"}
 	nodes := w.Nodes()
@@ -139,8 +142,8 @@ func machineOf(w World, name string) (*node.Machine, error) {
 	return w.Machine(name)
 }
 
-// EtcdBlackHole swallows what a node and etcd say to each other once they are connected: connecting works, and
-// nothing after it, on connections old and new.
+// EtcdBlackHole swallows what a node and etcd say to each other once they are connected: connecting works,
+// and nothing after it, on connections old and new.
 type EtcdBlackHole struct{ Node string }
 
 // Name implements Fault.
@@ -164,17 +167,22 @@ func (f EtcdBlackHole) Inject(ctx context.Context, w World) error {
 	if err := w.Switch().Drop(f.Name(), drops...); err != nil {
 		return err
 	}
-	return prove(ctx, proofWithin, "a connection is made and swallowed", func(ctx context.Context) (bool, error) {
-		if err := dialEtcd(ctx, w, f.Node); err != nil {
-			return false, err
-		}
-		counts, err := w.Switch().DroppedBy(f.Name())
-		return err == nil && slices.Max(counts) > 0, err
-	})
+	return prove(
+		ctx,
+		proofWithin,
+		"a connection is made and swallowed",
+		func(ctx context.Context) (bool, error) {
+			if err := dialEtcd(ctx, w, f.Node); err != nil {
+				return false, err
+			}
+			counts, err := w.Switch().DroppedBy(f.Name())
+			return err == nil && slices.Max(counts) > 0, err
+		},
+	)
 }
 
-// MTUBlackHole swallows packets from and to a node that are longer than Size bytes, without the ICMP message that
-// would say so (RFC 2923, 2.1).
+// MTUBlackHole swallows packets from and to a node that are longer than Size bytes, without the ICMP
+// message that would say so (RFC 2923, 2.1).
 type MTUBlackHole struct {
 	Node string
 	Size int

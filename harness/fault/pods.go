@@ -13,8 +13,8 @@ import (
 	"github.com/nemesh/nemesh/harness/pod"
 )
 
-// PodsVanished takes the network namespaces of a node's pods away without CNI DEL, as kill -9 of everything does.
-// The heal makes them anew as a container runtime would: DEL, then ADD.
+// PodsVanished takes the network namespaces of a node's pods away without CNI DEL, as kill -9 of
+// everything does. The heal makes them anew as a container runtime would: DEL, then ADD.
 type PodsVanished struct{ Node string }
 
 // Name implements Fault.
@@ -41,8 +41,8 @@ func (f PodsVanished) Inject(_ context.Context, w World) error {
 	return nil
 }
 
-// DelWithoutDelegate runs CNI DEL of a node's first pod while the plugin that it delegates to is missing, as in the
-// middle of an upgrade of the plugins. The heal runs DEL with all plugins, then ADD.
+// DelWithoutDelegate runs CNI DEL of a node's first pod while the plugin that it delegates to is missing,
+// as in the middle of an upgrade of the plugins. The heal runs DEL with all plugins, then ADD.
 type DelWithoutDelegate struct{ Node string }
 
 // Name implements Fault.
@@ -77,8 +77,8 @@ type AddStorm struct {
 // Name implements Fault.
 func (f AddStorm) Name() string { return fmt.Sprintf("%d pods at once on %s", f.Pods, f.Node) }
 
-// Inject implements Fault. The proof is that every ADD has answered, with addresses that differ. One that fails is
-// the overlay's failure, and no lack of proof.
+// Inject implements Fault. The proof is that every ADD has answered, with addresses that differ. One that
+// fails is the overlay's failure, and no lack of proof.
 func (f AddStorm) Inject(ctx context.Context, w World) error {
 	if _, err := w.Machine(f.Node); err != nil {
 		return err

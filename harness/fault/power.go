@@ -9,8 +9,8 @@ import (
 	"github.com/nemesh/nemesh/harness/pod"
 )
 
-// NodePowerOff switches a node off: processes, pods, links and /run are gone, its disk is kept. The heal switches
-// it on, starts the agent, and makes the pods anew as a container runtime would: DEL, then ADD.
+// NodePowerOff switches a node off: processes, pods, links and /run are gone, its disk is kept. The heal
+// switches it on, starts the agent, and makes the pods anew as a container runtime would: DEL, then ADD.
 type NodePowerOff struct{ Node string }
 
 // Name implements Fault.
@@ -58,14 +58,20 @@ func (f NodeReboot) Inject(ctx context.Context, w World) error {
 	}
 	links, err := machine.Netlink().LinkList()
 	if err != nil || len(links) != 2 || len(machine.Processes()) > 0 {
-		return fmt.Errorf("%w: %s has %d links and %d processes after its boot (%w)", ErrNotProven, f.Node, len(links),
-			len(machine.Processes()), err)
+		return fmt.Errorf(
+			"%w: %s has %d links and %d processes after its boot (%w)",
+			ErrNotProven,
+			f.Node,
+			len(links),
+			len(machine.Processes()),
+			err,
+		)
 	}
 	return nil
 }
 
-// bringBack switches a machine on if it is off, starts its agent and makes its pods anew. What is done is taken off
-// the list, so that it can be called again.
+// bringBack switches a machine on if it is off, starts its agent and makes its pods anew. What is done is
+// taken off the list, so that it can be called again.
 func bringBack(ctx context.Context, w World, machine *node.Machine, pods *[]*pod.Pod) error {
 	if !machine.On() {
 		if err := machine.PowerOn(ctx); err != nil {

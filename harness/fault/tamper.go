@@ -14,9 +14,9 @@ import (
 	"github.com/nemesh/nemesh/harness/node"
 )
 
-// Tamper changes one thing in a node's kernel behind the agent's back. Where repairing it is the overlay's part
-// there is no heal; what is not the overlay's own is put back by the heal. The proof is that the kernel took the
-// change.
+// Tamper changes one thing in a node's kernel behind the agent's back. Where repairing it is the overlay's
+// part there is no heal; what is not the overlay's own is put back by the heal. The proof is that the
+// kernel took the change.
 type Tamper struct {
 	Node string
 	What Tampering
@@ -123,17 +123,20 @@ var (
 		}}
 	// ReversePathStrict has the kernel drop what comes in by another link than an answer would leave by
 	// (RFC 3704, 2.2).
-	ReversePathStrict = Tampering{"rp_filter set to 1", func(m *node.Machine, link netlink.Link) (func() error, error) {
-		var undo []func() error
-		for _, name := range []string{"all", "default", node.Uplink, link.Attrs().Name} {
-			back, err := setSysctl(m, "net.ipv4.conf."+dotted(name)+".rp_filter", "1")
-			undo = append(undo, back)
-			if err != nil {
-				return joined(undo), err
+	ReversePathStrict = Tampering{
+		"rp_filter set to 1",
+		func(m *node.Machine, link netlink.Link) (func() error, error) {
+			var undo []func() error
+			for _, name := range []string{"all", "default", node.Uplink, link.Attrs().Name} {
+				back, err := setSysctl(m, "net.ipv4.conf."+dotted(name)+".rp_filter", "1")
+				undo = append(undo, back)
+				if err != nil {
+					return joined(undo), err
+				}
 			}
-		}
-		return joined(undo), nil
-	}}
+			return joined(undo), nil
+		},
+	}
 )
 
 // joined undoes several changes, the last first.

@@ -49,8 +49,8 @@ func (f EtcdCertExpired) Inject(ctx context.Context, w World) error {
 		})
 }
 
-// EtcdCertReplaced has etcd present a certificate of another authority, which no agent trusts. The members are
-// restarted, so that every client meets it; the heal gives the trusted one back.
+// EtcdCertReplaced has etcd present a certificate of another authority, which no agent trusts. The members
+// are restarted, so that every client meets it; the heal gives the trusted one back.
 type EtcdCertReplaced struct{}
 
 // Name implements Fault.
@@ -122,7 +122,7 @@ func handshake(w World, name string) error {
 		if err != nil {
 			return err
 		}
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		// In TLS 1.3 the server looks at the client's certificate after the client is done: its answer, an
 		// alert or the first frame of HTTP/2, shows what it thinks of it.
 		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
@@ -131,8 +131,8 @@ func handshake(w World, name string) error {
 	})
 }
 
-// ClientCertExpired replaces the certificate of a node's agent by one that has expired and has etcd restarted, so
-// that the agent must show it; the heal gives it a valid one.
+// ClientCertExpired replaces the certificate of a node's agent by one that has expired and has etcd
+// restarted, so that the agent must show it; the heal gives it a valid one.
 type ClientCertExpired struct{ Node string }
 
 // Name implements Fault.
@@ -164,10 +164,15 @@ func (f ClientCertExpired) Inject(ctx context.Context, w World) error {
 	if err := etcd.StartAll(ctx, w.Etcd().Members()); err != nil {
 		return err
 	}
-	return prove(ctx, proofWithin, "etcd refuses the certificate of "+f.Node, func(context.Context) (bool, error) {
-		err := handshake(w, f.Node)
-		return refusedByPeer(err), err
-	})
+	return prove(
+		ctx,
+		proofWithin,
+		"etcd refuses the certificate of "+f.Node,
+		func(context.Context) (bool, error) {
+			err := handshake(w, f.Node)
+			return refusedByPeer(err), err
+		},
+	)
 }
 
 // refusedByPeer recognises an alert that the other side has sent.
@@ -176,8 +181,8 @@ func refusedByPeer(err error) bool {
 	return errors.As(err, &op) && op.Op == "remote error"
 }
 
-// EtcdPermissionRemoved takes away what agents may do with the overlay's keys; the heal gives it back. KeepRead
-// takes away writing alone.
+// EtcdPermissionRemoved takes away what agents may do with the overlay's keys; the heal gives it back.
+// KeepRead takes away writing alone.
 type EtcdPermissionRemoved struct{ KeepRead bool }
 
 // Name implements Fault.

@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// world is two real machines, a switch and a real etcd. Its agents idle; what an agent would have written into
-// etcd, the world writes when it starts one.
+// world is two real machines, a switch and a real etcd. Its agents idle; what an agent would have written
+// into etcd, the world writes when it starts one.
 type world struct {
 	HealStack
 	store    *etcd.Member
@@ -124,7 +124,11 @@ func (w *world) StartAgent(ctx context.Context, name string) error {
 	return w.StartAgentAs(ctx, name, func(c node.Command) node.Command { return c })
 }
 
-func (w *world) StartAgentAs(ctx context.Context, name string, change func(node.Command) node.Command) error {
+func (w *world) StartAgentAs(
+	ctx context.Context,
+	name string,
+	change func(node.Command) node.Command,
+) error {
 	if p := w.agents[name]; p != nil && p.Running() {
 		return nil
 	}

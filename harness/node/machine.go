@@ -248,8 +248,8 @@ func (m *Machine) On() bool {
 	return m.on
 }
 
-// Boot counts how often the machine has been switched on, so that what was done can be told to have been done
-// before a reboot.
+// Boot counts how often the machine has been switched on, so that what was done can be told to have been
+// done before a reboot.
 func (m *Machine) Boot() int64 { return m.boots.Load() }
 
 // Replug takes the uplink away and gives the machine a new one with the same name and address, and another

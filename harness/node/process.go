@@ -163,8 +163,8 @@ func (p *Process) Command() Command { return p.command }
 // Pid returns the process id, as seen in the sandbox.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// CPU returns the processor time that the process has used so far, with a resolution of 10 ms (proc(5), fields
-// 14 and 15 of stat); 0 when it has ended.
+// CPU returns the processor time that the process has used so far, with a resolution of 10 ms (proc(5),
+// fields 14 and 15 of stat); 0 when it has ended.
 func (p *Process) CPU() time.Duration {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid()))
 	if err != nil {
@@ -182,8 +182,8 @@ func (p *Process) CPU() time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// Ready is closed when the process has said that it is ready (sd_notify(3), READY=1). One that was not started
-// with Command.Notify, or does not speak that protocol, never does.
+// Ready is closed when the process has said that it is ready (sd_notify(3), READY=1). One that was not
+// started with Command.Notify, or does not speak that protocol, never does.
 func (p *Process) Ready() <-chan struct{} { return p.ready }
 
 // Exited is closed when the process has ended and its output has been read.
@@ -245,8 +245,8 @@ func (p *Process) Kill(ctx context.Context) error {
 	return p.wait(ctx, "SIGKILL")
 }
 
-// Terminate asks the process to end (SIGTERM) and waits at most grace for it. A paused one is let go on for it,
-// as systemd does, since it could not end otherwise.
+// Terminate asks the process to end (SIGTERM) and waits at most grace for it. A paused one is let go on
+// for it, as systemd does, since it could not end otherwise.
 func (p *Process) Terminate(ctx context.Context, grace time.Duration) error {
 	if err := errors.Join(p.Signal(syscall.SIGTERM), p.Signal(syscall.SIGCONT)); err != nil {
 		return err
@@ -256,8 +256,8 @@ func (p *Process) Terminate(ctx context.Context, grace time.Duration) error {
 	return p.wait(ctx, "SIGTERM")
 }
 
-// Pause stops the process and its children as they are (SIGSTOP); Resume lets them go on (SIGCONT), when it has
-// been called as often as Pause.
+// Pause stops the process and its children as they are (SIGSTOP); Resume lets them go on (SIGCONT), when
+// it has been called as often as Pause.
 func (p *Process) Pause() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

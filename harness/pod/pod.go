@@ -121,15 +121,15 @@ func (p *Pod) Del(ctx context.Context) error {
 	return errors.Join(p.Close(), p.Machine.RemoveNetNS(p.Name))
 }
 
-// DelWithout runs CNI DEL while one plugin, which another calls, is missing on the machine. The pod's namespace is
-// kept; what it had is left to a DEL that succeeds. The error is DEL's.
+// DelWithout runs CNI DEL while one plugin, which another calls, is missing on the machine. The pod's
+// namespace is kept; what it had is left to a DEL that succeeds. The error is DEL's.
 func (p *Pod) DelWithout(ctx context.Context, plugin string) error {
 	const dir = "/var/lib/cni-bin-without"
 	some := p.Machine.Path(dir)
 	if err := os.MkdirAll(some, 0o755); err != nil {
 		return fmt.Errorf("lay out the plugins but %s: %w", plugin, err)
 	}
-	defer os.RemoveAll(some)
+	defer func() { _ = os.RemoveAll(some) }() // on the world's own disk, which goes with it
 	for _, bin := range p.network.BinDirs {
 		entries, err := os.ReadDir(bin)
 		if err != nil {

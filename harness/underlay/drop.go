@@ -15,8 +15,8 @@ import (
 
 const dropTable = "drops"
 
-// Drop describes frames between two ports that the switch drops without a word. The zero value of a field does
-// not narrow it.
+// Drop describes frames between two ports that the switch drops without a word. The zero value of a field
+// does not narrow it.
 type Drop struct {
 	// From is the port that the frame came in by, To the one it would leave by.
 	From, To string
@@ -29,8 +29,8 @@ type Drop struct {
 	Share float64
 }
 
-// Drop has the switch drop frames until Pass is called with the same holder. What the holder had dropped before
-// is replaced; holders do not disturb each other.
+// Drop has the switch drop frames until Pass is called with the same holder. What the holder had dropped
+// before is replaced; holders do not disturb each other.
 func (s *Switch) Drop(holder string, drops ...Drop) error {
 	conn, err := s.nftables()
 	if err != nil {
@@ -194,8 +194,8 @@ func dropRules(conn *nftables.Conn, holder string) ([]*nftables.Rule, error) {
 	return found, nil
 }
 
-// holderID is what a holder's rules begin their user data with, which has room for 256 bytes only (nf_tables.h,
-// NFT_USERDATA_MAXLEN).
+// holderID is what a holder's rules begin their user data with, which has room for 256 bytes only
+// (nf_tables.h, NFT_USERDATA_MAXLEN).
 func holderID(holder string) []byte {
 	sum := sha256.Sum256([]byte(holder))
 	return []byte(hex.EncodeToString(sum[:8]) + "/")

@@ -34,8 +34,8 @@ const (
 	ByRelay    = "user-space queue between two packet sockets"
 )
 
-// Mechanism says how the running kernel would bring an impairment about: by netem where it has it, else by the
-// best equivalent for each part.
+// Mechanism says how the running kernel would bring an impairment about: by netem where it has it, else by
+// the best equivalent for each part.
 func Mechanism(i Impairment) string {
 	var all []string
 	for _, p := range i.parts(feature.Has("netem")) {

@@ -51,9 +51,10 @@ func (r *relay) pass(frame []byte, q *queue) {
 	}
 }
 
-// corrupt flips one bit of a frame behind its Ethernet header. A checksum that the card would have filled in is
-// filled in before, or it would be right again. It reports false for a frame that stands for several, whose
-// checksums are computed after us in any case: the receivers would drop them, so they are dropped here.
+// corrupt flips one bit of a frame behind its Ethernet header. A checksum that the card would have filled
+// in is filled in before, or it would be right again. It reports false for a frame that stands for
+// several, whose checksums are computed after us in any case: the receivers would drop them, so they are
+// dropped here.
 func corrupt(frame []byte) bool {
 	const needsChecksum, gsoNone, ethernet = 1, 0, 14
 	header, data := frame[:vnetHeader], frame[vnetHeader:]
@@ -74,7 +75,8 @@ func corrupt(frame []byte) bool {
 	return true
 }
 
-// checksum is the Internet checksum (RFC 1071) over data in whose field the pseudo header's sum stands already.
+// checksum is the Internet checksum (RFC 1071) over data in whose field the pseudo header's sum stands
+// already.
 func checksum(data []byte) uint16 {
 	var total uint32
 	for len(data) > 1 {
@@ -105,7 +107,8 @@ func ofTCPPort(frame []byte, port uint16) bool {
 // maxWaiting bounds a queue, in frames, as netem's limit does.
 const maxWaiting = 10_000
 
-// queue holds frames of one direction until they are due; of those due at the same time the first goes first.
+// queue holds frames of one direction until they are due; of those due at the same time the first goes
+// first.
 type queue struct {
 	mu     sync.Mutex
 	frames dueFrames

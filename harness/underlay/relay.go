@@ -102,8 +102,9 @@ func (s *Switch) newRelay(port string) (_ *relay, err error) {
 	return r, nil
 }
 
-// waitUp waits until the kernel has noticed that a link is up: before, it drops what is sent there and a bridge
-// forwards nothing to it. It looks at such links once a second when it is busy (net/core/link_watch.c).
+// waitUp waits until the kernel has noticed that a link is up: before, it drops what is sent there and a
+// bridge forwards nothing to it. It looks at such links once a second when it is busy
+// (net/core/link_watch.c).
 func (s *Switch) waitUp(name string) error {
 	const within = 5 * time.Second
 	tick := time.NewTicker(time.Millisecond)
@@ -133,8 +134,8 @@ func (s *Switch) join(name string) error {
 	return nil
 }
 
-// removeRelay puts the port, if it is still there, back into the bridge and ends its relay. Frames that wait in
-// the queue are lost, as they would be with a cable.
+// removeRelay puts the port, if it is still there, back into the bridge and ends its relay. Frames that
+// wait in the queue are lost, as they would be with a cable.
 func (s *Switch) removeRelay(port string, c *condition) error {
 	if c.relay == nil {
 		return nil

@@ -62,7 +62,8 @@ func (s *Switch) shape(port string, c *condition, all []Impairment, netem bool) 
 	})
 }
 
-// sum adds impairments up: what is lost to one cannot be lost to the other, delays add, the lowest rate holds.
+// sum adds impairments up: what is lost to one cannot be lost to the other, delays add, the lowest rate
+// holds.
 func sum(all []Impairment) Impairment {
 	either := func(a, b float64) float64 { return 1 - (1-a)*(1-b) }
 	var total Impairment

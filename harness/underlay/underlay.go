@@ -191,8 +191,8 @@ func (s *Switch) SetPort(port string, isUp bool) error {
 	return s.PullCable(port, "")
 }
 
-// PullCable brings a port down until PlugCable is called with the same holder. A port that several hold down is
-// up again when the last has let go, and one that is unplugged meanwhile comes back down.
+// PullCable brings a port down until PlugCable is called with the same holder. A port that several hold
+// down is up again when the last has let go, and one that is unplugged meanwhile comes back down.
 func (s *Switch) PullCable(port, holder string) error {
 	s.conditioning.Lock()
 	defer s.conditioning.Unlock()

@@ -214,7 +214,7 @@ func TestSharesOfFrames(t *testing.T) {
 			return len(a) < n*9/10 && len(a) > n/2 && e.Lost >= uint64(n-len(a))
 		}},
 		"all lost":  {Impairment{Loss: 1}, func(a []uint32, e Effects) bool { return len(a) == 0 && e.Lost > 0 }},
-		"duplicate": {Impairment{Duplicate: 0.3}, func(a []uint32, e Effects) bool { return len(a) > n*11/10 }},
+		"duplicate": {Impairment{Duplicate: 0.3}, func(a []uint32, _ Effects) bool { return len(a) > n*11/10 }},
 		"corrupt": {Impairment{Corrupt: 0.3}, func(a []uint32, e Effects) bool {
 			return len(a) < n*9/10 && len(a) > n/2 && e.Corrupted > n/10
 		}},
@@ -227,7 +227,7 @@ func TestSharesOfFrames(t *testing.T) {
 			}
 			return len(a) == n && late > 0 && e.Reordered > 0
 		}},
-		"nothing": {Impairment{Delay: time.Millisecond}, func(a []uint32, e Effects) bool { return len(a) == n }},
+		"nothing": {Impairment{Delay: time.Millisecond}, func(a []uint32, _ Effects) bool { return len(a) == n }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t)
