@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Save copies the server's data to a folder beside it and returns that folder. The server is stopped for it and
-// started again, which clients that retry do not notice.
+// Save copies the server's data to a folder beside it and returns that folder. The server is stopped for it
+// and started again, which clients that retry do not notice.
 func (m *Member) Save(ctx context.Context) (string, error) {
 	if err := m.Stop(ctx); err != nil {
 		return "", err

@@ -14,11 +14,13 @@ import (
 // stoppedWithin bounds how long a process may take to stop; the slowest seen took 21 ms.
 const stoppedWithin = 5 * time.Second
 
-// waitStopped waits until every thread of a process that was sent SIGSTOP has stopped. kill(2) returns before
-// that, and a thread on another processor goes on and may answer what is asked meanwhile: so it was after one
-// pause in three.
+// waitStopped waits until every thread of a process that was sent SIGSTOP has stopped. kill(2) returns
+// before that, and a thread on another processor goes on and may answer what is asked meanwhile: so it was
+// after one pause in three.
 func waitStopped(p *node.Process) error {
-	for deadline := time.Now().Add(stoppedWithin); ; time.Sleep(time.Millisecond) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(stoppedWithin); ; <-tick.C {
 		running, err := runningThreads(p.Pid())
 		switch {
 		case !p.Running():
