@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -76,7 +77,9 @@ func (f LeaseRevoked) Inject(ctx context.Context, w World) error {
 		if err != nil {
 			return err
 		}
-		_, err = c.Revoke(ctx, id)
+		if _, err = c.Revoke(ctx, id); errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			err = fmt.Errorf("%w: %w", ErrNotProven, err) // overwritten without TTL, or just gone
+		}
 		return err
 	})
 }

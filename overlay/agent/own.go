@@ -129,8 +129,8 @@ func (a *Agent) acquire(ctx context.Context, v lease.View) error {
 	return nil
 }
 
-// leaseID returns the etcd lease whose key is this node's whatever public address it names: the one that is held,
-// or the saved one if its owner's record is of this node. A clone of the disk has another name.
+// leaseID returns the etcd lease whose key is this node's whatever public address it names: the one that is
+// held, or the saved one if its owner's record is of this node. A clone of the disk has another name.
 func (a *Agent) leaseID(v lease.View) int64 {
 	if a.own.ID != 0 {
 		return a.own.ID
