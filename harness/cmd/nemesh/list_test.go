@@ -42,7 +42,7 @@ func TestListing(t *testing.T) {
 		Scenarios: []scenario{{"lease revoked", []string{"kind:lease", "red:deaf"}}},
 		Defects:   nil,
 	}
-	for _, d := range parseDefects([]byte("deaf\thears no event\n"+
+	for _, d := range parseDefects([]byte("deaf\thears no event\n" +
 		"keep-mtu\tkeeps the MTU of an old device\n\n")) {
 		l.Defects = append(l.Defects, listedDefect{listedOne: d})
 	}
