@@ -30,7 +30,7 @@ func (c *Cluster) AddPod(ctx context.Context, nodeName, podName string) (*pod.Po
 	slices.SortFunc(c.pods, func(a, b *pod.Pod) int { return strings.Compare(a.Name, b.Name) })
 	c.mu.Unlock()
 	c.notePod(p, false)
-	return p, c.mesh.Add(probe.Endpoint{Name: podName, NS: p.NetNS, Addr: p.Addr()})
+	return p, c.joinMesh(p)
 }
 
 // Network is the CNI network in which the node's pods are.
@@ -69,6 +69,7 @@ func (c *Cluster) CollectGarbage(ctx context.Context, nodeName string) error {
 
 func (c *Cluster) forgetPod(p *pod.Pod) {
 	c.mesh.Remove(p.Name)
+	c.mesh.Remove(Over6(p.Name))
 	c.notePod(p, true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,6 +105,9 @@ func (c *Cluster) StartMeshAmong(ctx context.Context, pods []*pod.Pod) error {
 		for _, from := range pods {
 			if from != to {
 				wanted = append(wanted, Expectation{From: from.Name, To: to.Name, Want: true})
+				if from.Addr6().IsValid() && to.Addr6().IsValid() {
+					wanted = append(wanted, Expectation{From: Over6(from.Name), To: Over6(to.Name), Want: true})
+				}
 			}
 		}
 		for _, n := range c.nodes {

@@ -86,7 +86,7 @@ func (a *Agent) acquire(ctx context.Context, v lease.View) error {
 	choice, err := lease.Choose(v, lease.Request{
 		Config: a.config, IP: a.opts.PublicIP, IP6: a.opts.PublicIPv6, Node: a.opts.NodeName,
 		Instance: a.state.Instance, LeaseID: a.own.ID, Previous: previous, Avoid: a.avoid(), Hold: a.opts.PeerHold, Now: time.Now(),
-		Pick: random,
+		Pick: random, Mixed: a.mixed,
 	})
 	if err != nil {
 		return err
