@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -116,7 +117,7 @@ func (c *Cluster) StartMeshAmong(ctx context.Context, pods []*pod.Pod) error {
 			}
 		}
 	}
-	if err := c.Expect(ctx, wanted...); err != nil {
+	if err := c.expectSoon(ctx, wanted...); err != nil {
 		return fmt.Errorf("the mesh does not answer: %w", err)
 	}
 	for _, w := range wanted {
@@ -126,6 +127,22 @@ func (c *Cluster) StartMeshAmong(ctx context.Context, pods []*pod.Pod) error {
 	}
 	return nil
 }
+
+// expectSoon is Expect, but where there is IPv6 it gives addresses time to be found unique first (RFC 4862, 5.4),
+// without which no pod's neighbour answers.
+func (c *Cluster) expectSoon(ctx context.Context, wanted ...Expectation) error {
+	err := c.Expect(ctx, wanted...)
+	for deadline := time.Now().Add(uniqueWithin); err != nil && c.opts.IPv6 && time.Now().Before(deadline); {
+		if ctx.Err() != nil {
+			break
+		}
+		err = c.Expect(ctx, wanted...)
+	}
+	return err
+}
+
+// uniqueWithin is several times the second that the kernel takes to find an address unique.
+const uniqueWithin = 8 * time.Second
 
 // Expectation is whether one endpoint of the mesh, a pod or a node, should reach a pod.
 type Expectation struct {
