@@ -102,9 +102,16 @@ func (c *Cluster) supervise(ctx context.Context, n *Node, agent *node.Process) {
 			return
 		}
 		c.Step("the agent on " + n.Name() + " ended by itself; its supervisor starts it again")
-		<-time.After(restartAfter)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(restartAfter):
+		}
 		next, err := c.succeed(ctx, n, agent)
-		if err != nil || next == nil {
+		if err != nil {
+			c.Step("the supervisor on " + n.Name() + " gives up: " + err.Error())
+		}
+		if next == nil {
 			return // the machine is off, or somebody else has started one
 		}
 		agent = next

@@ -221,6 +221,11 @@ func (c *Cluster) build(ctx context.Context) error {
 			return errors.Join(err, starting.Wait())
 		}
 		c.nodes = append(c.nodes, &Node{Machine: m, driver: d})
+		if c.opts.hasIPv6(name) {
+			if err := m.SetAddr6(c.opts.underlay6(m.Addr())); err != nil {
+				return errors.Join(err, starting.Wait())
+			}
+		}
 		if err := c.equip(m); err != nil {
 			return errors.Join(err, starting.Wait())
 		}
@@ -295,6 +300,9 @@ func (c *Cluster) configureNetwork(ctx context.Context) error {
 	}
 	if c.opts.NFTables {
 		config["EnableNFTables"] = true
+	}
+	if c.opts.IPv6 {
+		config["EnableIPv6"], config["IPv6Network"] = true, Network6.String()
 	}
 	raw, err := json.Marshal(config)
 	if err != nil {

@@ -71,7 +71,7 @@ func TestAgentsThatDoNotWork(t *testing.T) {
 		},
 		"unknown defect": {
 			driver.Ours{Bin: os.Getenv(build.Env), Defects: []string{"rust"}},
-			[]string{`defect "rust" is not known`, "forget-subnet, on-demand-neighbours"},
+			[]string{`defect "rust" is not known`, "forget-subnet, "},
 		},
 		"defect of the normal build": {
 			driver.Ours{Bin: os.Getenv(build.Env), Args: []string{"--defect=forget-subnet"}},

@@ -42,6 +42,10 @@ type Options struct {
 	Backend string
 	// NFTables asks in the network configuration for rules of nftables instead of iptables (EnableNFTables).
 	NFTables bool
+	// IPv6 makes the cluster dual-stack: machines have an address of Underlay6 beside their IPv4 one, and nodes are
+	// handed out subnets of Network6 as well. NoIPv6 names nodes whose uplink has no IPv6 address.
+	IPv6   bool
+	NoIPv6 []string
 	// EtcdBinary is an etcd server to run as the control plane, 3.4 or newer. Default: the one built in.
 	EtcdBinary string
 	// VNI is the VXLAN network identifier (RFC 7348). Default 1.
@@ -165,6 +169,11 @@ func (o Options) validate() error {
 	for name := range o.AgentOf {
 		if !o.hasNode(name) {
 			refuse("AgentOf names %q, but the nodes are %s to %s", name, nodeName(0), nodeName(o.Nodes-1))
+		}
+	}
+	for _, name := range o.NoIPv6 {
+		if !o.hasNode(name) || !o.IPv6 {
+			refuse("NoIPv6 names %q: it must be a node, and IPv6 be on", name)
 		}
 	}
 	for _, name := range o.Idle {

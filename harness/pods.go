@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -30,7 +31,7 @@ func (c *Cluster) AddPod(ctx context.Context, nodeName, podName string) (*pod.Po
 	slices.SortFunc(c.pods, func(a, b *pod.Pod) int { return strings.Compare(a.Name, b.Name) })
 	c.mu.Unlock()
 	c.notePod(p, false)
-	return p, c.mesh.Add(probe.Endpoint{Name: podName, NS: p.NetNS, Addr: p.Addr()})
+	return p, c.joinMesh(p)
 }
 
 // Network is the CNI network in which the node's pods are.
@@ -69,6 +70,7 @@ func (c *Cluster) CollectGarbage(ctx context.Context, nodeName string) error {
 
 func (c *Cluster) forgetPod(p *pod.Pod) {
 	c.mesh.Remove(p.Name)
+	c.mesh.Remove(Over6(p.Name))
 	c.notePod(p, true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,6 +109,9 @@ func (c *Cluster) StartMeshAmong(ctx context.Context, pods []*pod.Pod) error {
 		for _, from := range pods {
 			if from != to {
 				wanted = append(wanted, Expectation{From: from.Name, To: to.Name, Want: true})
+				if from.Addr6().IsValid() && to.Addr6().IsValid() {
+					wanted = append(wanted, Expectation{From: Over6(from.Name), To: Over6(to.Name), Want: true})
+				}
 			}
 		}
 		for _, n := range c.nodes {
@@ -115,7 +120,7 @@ func (c *Cluster) StartMeshAmong(ctx context.Context, pods []*pod.Pod) error {
 			}
 		}
 	}
-	if err := c.Expect(ctx, wanted...); err != nil {
+	if err := c.expectSoon(ctx, wanted...); err != nil {
 		return fmt.Errorf("the mesh does not answer: %w", err)
 	}
 	for _, w := range wanted {
@@ -125,6 +130,22 @@ func (c *Cluster) StartMeshAmong(ctx context.Context, pods []*pod.Pod) error {
 	}
 	return nil
 }
+
+// expectSoon is Expect, but where there is IPv6 it gives addresses time to be found unique first (RFC 4862, 5.4),
+// without which no pod's neighbour answers.
+func (c *Cluster) expectSoon(ctx context.Context, wanted ...Expectation) error {
+	err := c.Expect(ctx, wanted...)
+	for deadline := time.Now().Add(uniqueWithin); err != nil && c.opts.IPv6 && time.Now().Before(deadline); {
+		if ctx.Err() != nil {
+			break
+		}
+		err = c.Expect(ctx, wanted...)
+	}
+	return err
+}
+
+// uniqueWithin is several times the second that the kernel takes to find an address unique.
+const uniqueWithin = 8 * time.Second
 
 // Expectation is whether one endpoint of the mesh, a pod or a node, should reach a pod.
 type Expectation struct {

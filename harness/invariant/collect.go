@@ -133,14 +133,21 @@ func CollectPod(name string, ns netns.NsHandle, ifName string) (Pod, error) {
 	}
 	p := Pod{Name: name, Peer: l.Attrs().ParentIndex}
 	prefixes, err := addresses(nl, l)
-	for _, a := range prefixes {
-		p.Addrs = append(p.Addrs, a.Addr())
+	six, err6 := addressesOf(nl, l, netlink.FAMILY_V6)
+	for _, a := range append(prefixes, six...) {
+		if !a.Addr().IsLinkLocalUnicast() {
+			p.Addrs = append(p.Addrs, a.Addr())
+		}
 	}
-	return p, err
+	return p, errors.Join(err, err6)
 }
 
 func addresses(nl *netlink.Handle, l netlink.Link) ([]netip.Prefix, error) {
-	list, err := dump(func() ([]netlink.Addr, error) { return nl.AddrList(l, netlink.FAMILY_V4) })
+	return addressesOf(nl, l, netlink.FAMILY_V4)
+}
+
+func addressesOf(nl *netlink.Handle, l netlink.Link, family int) ([]netip.Prefix, error) {
+	list, err := dump(func() ([]netlink.Addr, error) { return nl.AddrList(l, family) })
 	if err != nil {
 		return nil, fmt.Errorf("list addresses of %s: %w", l.Attrs().Name, err)
 	}

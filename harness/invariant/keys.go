@@ -48,7 +48,10 @@ func ReadKeys(ctx context.Context, client *clientv3.Client, prefix string) ([]Le
 		case "subnets":
 			var v value
 			if json.Unmarshal(kv.Value, &v) == nil {
-				leases = append(leases, v.lease(subnet))
+				l := v.lease(subnet)
+				_, v6, _ := strings.Cut(name, "&")
+				l.Subnet6, _ = netip.ParsePrefix(strings.ReplaceAll(v6, "-", "/"))
+				leases = append(leases, l)
 			}
 		case "owners":
 			var r record

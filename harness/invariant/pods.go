@@ -29,7 +29,7 @@ func podInLease(s Snapshot) (wrong []string) {
 	for i, n := range nodes {
 		for _, p := range n.Pods {
 			for _, a := range p.Addrs {
-				if !leases[i].Subnet.Contains(a) {
+				if !leases[i].Subnet.Contains(a) && !leases[i].Subnet6.Contains(a) {
 					wrong = append(wrong, fmt.Sprintf("pod %s on %s has the address %s, and the node's lease is "+
 						"subnets/%s", p.Name, n.Name, a, key(leases[i].Subnet)))
 				}

@@ -28,6 +28,7 @@ type Snapshot struct {
 // Lease is a subnet lease in etcd.
 type Lease struct {
 	Subnet   netip.Prefix
+	Subnet6  netip.Prefix // of a dual-stack lease, else invalid
 	PublicIP netip.Addr
 	Backend  string
 	VNI      int

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -59,6 +60,7 @@ type Machine struct {
 	opts    Options
 	started atomic.Int64 // processes that were given a socket
 	boots   atomic.Int64
+	addr6   netip.Prefix // of the uplink, invalid for none
 
 	mu        sync.Mutex
 	on        bool
@@ -216,7 +218,33 @@ func (m *Machine) boot() error {
 	if err := m.nl.LinkSetUp(lo); err != nil {
 		return fmt.Errorf("bring up the loopback of %s: %w", m.opts.Name, err)
 	}
-	return m.opts.Switch.Plug(m.opts.Name, netns.NsHandle(m.net), Uplink, m.opts.Addr)
+	if err := m.opts.Switch.Plug(m.opts.Name, netns.NsHandle(m.net), Uplink, m.opts.Addr); err != nil {
+		return err
+	}
+	return m.plugAddr6()
+}
+
+// SetAddr6 gives the uplink an IPv6 address, beside the IPv4 one, now and whenever it is plugged in again.
+func (m *Machine) SetAddr6(addr netip.Prefix) error {
+	m.addr6 = addr
+	return m.plugAddr6()
+}
+
+// plugAddr6 adds the IPv6 address without a search for duplicates (RFC 4862), which would take a second.
+func (m *Machine) plugAddr6() error {
+	if !m.addr6.IsValid() {
+		return nil
+	}
+	link, err := m.nl.LinkByName(Uplink)
+	if err == nil {
+		err = m.nl.AddrAdd(link, &netlink.Addr{Flags: unix.IFA_F_NODAD, IPNet: &net.IPNet{
+			IP: m.addr6.Addr().AsSlice(), Mask: net.CIDRMask(m.addr6.Bits(), 128),
+		}})
+	}
+	if err != nil {
+		return fmt.Errorf("give the uplink of %s the address %s: %w", m.opts.Name, m.addr6, err)
+	}
+	return nil
 }
 
 // PowerOff kills every process on the machine and drops its namespaces and its /run; its disk stays.
@@ -253,7 +281,10 @@ func (m *Machine) Replug() error {
 	if err := m.opts.Switch.Unplug(m.opts.Name); err != nil {
 		return err
 	}
-	return m.opts.Switch.Plug(m.opts.Name, m.NetNS(), Uplink, m.opts.Addr)
+	if err := m.opts.Switch.Plug(m.opts.Name, m.NetNS(), Uplink, m.opts.Addr); err != nil {
+		return err
+	}
+	return m.plugAddr6()
 }
 
 // Reboot switches the machine off and on: processes, pods, links, rules and /run are gone; /var/lib and

@@ -54,6 +54,16 @@ func (p *Pod) Addr() netip.Addr {
 	return netip.Addr{}
 }
 
+// Addr6 returns the pod's first IPv6 address, invalid if it has none.
+func (p *Pod) Addr6() netip.Addr {
+	for _, a := range p.Addrs {
+		if a.Addr().Is6() {
+			return a.Addr()
+		}
+	}
+	return netip.Addr{}
+}
+
 // Add makes a pod. When ADD fails its namespace is taken away again; anything else that is left behind then
 // is the plugin's fault.
 func Add(ctx context.Context, m *node.Machine, network Network, name string) (*Pod, error) {

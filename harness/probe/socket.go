@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/net/icmp"
 	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
 
 	"github.com/nemesh/nemesh/harness/netspace"
@@ -26,6 +27,12 @@ var wanted = []ipv4.ICMPType{
 	ipv4.ICMPTypeParameterProblem,
 }
 
+// wanted6 are those of IPv6 (RFC 4443).
+var wanted6 = []ipv6.ICMPType{
+	ipv6.ICMPTypeEchoReply, ipv6.ICMPTypeDestinationUnreachable, ipv6.ICMPTypePacketTooBig,
+	ipv6.ICMPTypeTimeExceeded, ipv6.ICMPTypeParameterProblem,
+}
+
 // endpoint is an endpoint with its socket.
 type endpoint struct {
 	name string
@@ -35,17 +42,18 @@ type endpoint struct {
 
 // open opens a raw ICMP socket in the endpoint's namespace.
 func open(e Endpoint) (*endpoint, error) {
-	if !e.Addr.Is4() {
-		return nil, fmt.Errorf("endpoint %s: address %s is not IPv4", e.Name, e.Addr)
+	network := "ip4:icmp"
+	if e.Addr.Is6() {
+		network = "ip6:ipv6-icmp"
 	}
 	end := &endpoint{name: e.Name, addr: e.Addr}
 	err := netspace.Do(e.NS, func() error {
-		conn, err := net.ListenIP("ip4:icmp", nil)
+		conn, err := net.ListenIP(network, nil)
 		if err != nil {
 			return err
 		}
 		end.conn = conn
-		return configure(conn)
+		return configure(conn, e.Addr.Is6())
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open a socket for pings at %s: %w", e.Name, err)
@@ -54,13 +62,8 @@ func open(e Endpoint) (*endpoint, error) {
 }
 
 // configure filters what the socket gets, has the kernel stamp it, and makes room for bursts.
-func configure(conn *net.IPConn) error {
-	var filter ipv4.ICMPFilter
-	filter.SetAll(true)
-	for _, t := range wanted {
-		filter.Accept(t)
-	}
-	if err := ipv4.NewPacketConn(conn).SetICMPFilter(&filter); err != nil {
+func configure(conn *net.IPConn, v6 bool) error {
+	if err := filter(conn, v6); err != nil {
 		return err
 	}
 	raw, err := conn.SyscallConn()
@@ -79,13 +82,35 @@ func configure(conn *net.IPConn) error {
 	return errors.Join(err, set)
 }
 
+// filter has the kernel pass on the wanted messages only.
+func filter(conn *net.IPConn, v6 bool) error {
+	if v6 {
+		var f ipv6.ICMPFilter
+		f.SetAll(true)
+		for _, t := range wanted6 {
+			f.Accept(t)
+		}
+		return ipv6.NewPacketConn(conn).SetICMPFilter(&f)
+	}
+	var f ipv4.ICMPFilter
+	f.SetAll(true)
+	for _, t := range wanted {
+		f.Accept(t)
+	}
+	return ipv4.NewPacketConn(conn).SetICMPFilter(&f)
+}
+
 // echo sends one echo request.
 func (e *endpoint) echo(nonce uint64, pair, seq uint32, to netip.Addr) error {
 	data := make([]byte, payload)
 	binary.BigEndian.PutUint64(data, nonce)
 	binary.BigEndian.PutUint32(data[8:], pair)
 	binary.BigEndian.PutUint32(data[12:], seq)
-	message := icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{
+	var kind icmp.Type = ipv4.ICMPTypeEcho
+	if to.Is6() {
+		kind = ipv6.ICMPTypeEchoRequest // the kernel fills in the checksum (RFC 3542, 3.1)
+	}
+	message := icmp.Message{Type: kind, Body: &icmp.Echo{
 		ID: int(pair & 0xffff), Seq: int(seq & 0xffff), Data: data,
 	}}
 	raw, err := message.Marshal(nil)
@@ -112,7 +137,7 @@ func (e *endpoint) receive(m *Mesh) {
 			continue
 		}
 		at := stamp(control[:cn])
-		message, reporter, ok := parse(buffer[:n], from)
+		message, reporter, ok := parse(buffer[:n], from, e.addr.Is6())
 		if !ok {
 			continue
 		}
@@ -124,6 +149,8 @@ func (e *endpoint) receive(m *Mesh) {
 			}
 		case *icmp.DstUnreach:
 			e.failed(m, message, reporter, body.Data, at)
+		case *icmp.PacketTooBig:
+			e.failed(m, message, reporter, body.Data, at)
 		case *icmp.TimeExceeded:
 			e.failed(m, message, reporter, body.Data, at)
 		case *icmp.ParamProb:
@@ -133,7 +160,13 @@ func (e *endpoint) receive(m *Mesh) {
 }
 
 // parse takes the IP header off a packet, which ReadMsgIP leaves on, and reads the ICMP message.
-func parse(packet []byte, from *net.IPAddr) (*icmp.Message, netip.Addr, bool) {
+// An IPv6 socket leaves none.
+func parse(packet []byte, from *net.IPAddr, v6 bool) (*icmp.Message, netip.Addr, bool) {
+	reporter, ok := netip.AddrFromSlice(from.IP)
+	if v6 {
+		message, err := icmp.ParseMessage(ipv6.ICMPTypeEchoReply.Protocol(), packet)
+		return message, reporter, ok && err == nil
+	}
 	header, err := icmp.ParseIPv4Header(packet)
 	if err != nil || header.Len > len(packet) {
 		return nil, netip.Addr{}, false
@@ -142,7 +175,6 @@ func parse(packet []byte, from *net.IPAddr) (*icmp.Message, netip.Addr, bool) {
 	if err != nil {
 		return nil, netip.Addr{}, false
 	}
-	reporter, ok := netip.AddrFromSlice(from.IP)
 	return message, reporter.Unmap(), ok
 }
 
@@ -154,15 +186,28 @@ func (e *endpoint) failed(
 	original []byte,
 	at time.Time,
 ) {
-	header, err := icmp.ParseIPv4Header(original)
-	if err != nil {
-		return
+	var source, destination netip.Addr
+	var kind int
+	if of, ok := message.Type.(ipv6.ICMPType); ok {
+		header, err := ipv6.ParseHeader(original)
+		if err != nil {
+			return
+		}
+		kind = int(of)
+		source, _ = netip.AddrFromSlice(header.Src)
+		destination, _ = netip.AddrFromSlice(header.Dst)
+	} else {
+		header, err := icmp.ParseIPv4Header(original)
+		if err != nil {
+			return
+		}
+		of, _ := message.Type.(ipv4.ICMPType)
+		kind = int(of)
+		source, _ = netip.AddrFromSlice(header.Src)
+		destination, _ = netip.AddrFromSlice(header.Dst)
 	}
-	source, _ := netip.AddrFromSlice(header.Src)
-	destination, _ := netip.AddrFromSlice(header.Dst)
-	kind, _ := message.Type.(ipv4.ICMPType)
 	m.reported(ICMPError{
-		At: e.name, Reporter: reporter, Type: int(kind), Code: message.Code,
+		At: e.name, Reporter: reporter, Type: kind, Code: message.Code,
 		Source: source.Unmap(), Destination: destination.Unmap(), First: at, Last: at,
 	})
 }

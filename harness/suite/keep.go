@@ -78,6 +78,9 @@ func keeper(k Kept) net.Conn {
 		err = json.NewEncoder(conn).Encode(k)
 	}
 	if err != nil {
+		if conn != nil {
+			_ = conn.Close()
+		}
 		fmt.Fprintf(ginkgo.GinkgoWriter, "the world cannot be kept: %v\n", err)
 		return nil
 	}

@@ -47,6 +47,7 @@ type Agent struct {
 	config  netconf.Config
 	raw     []byte // config as it stands in etcd
 	backend plan.Backend
+	mixed   bool           // some nodes have both families and others may have one
 	former  []netip.Prefix // networks that this node had a subnet of before
 	state   saved
 	stored  []byte // the state as it was written last
@@ -316,8 +317,16 @@ func (a *Agent) configure(raw []byte) error {
 		return fmt.Errorf("the network has IPv4 and uplink %s has no IPv4 address", a.uplink.Name)
 	}
 	if c.EnableIPv6 && !a.opts.PublicIPv6.IsValid() {
-		return fmt.Errorf("the network has IPv6 and uplink %s has no IPv6 address", a.uplink.Name)
+		if !c.EnableIPv4 || a.uplink.Pending6 {
+			return fmt.Errorf("the network has IPv6 and uplink %s has no IPv6 address that can be used yet", a.uplink.Name)
+		}
+		// IPv4 goes on without it (flannel#2300): this node is a peer of IPv4 only.
+		a.note("the network has IPv6 and the uplink has no IPv6 address: this node has IPv4 only until it has one "+
+			"and its agent is restarted", "uplink", a.uplink.Name)
+		c.EnableIPv6, c.IPv6 = false, netconf.Range{}
+		a.mixed = true
 	}
+	a.mixed = a.mixed || (c.EnableIPv4 && c.EnableIPv6)
 	if !c.EnableIPv6 {
 		a.opts.PublicIPv6 = invalid
 	}
@@ -415,7 +424,7 @@ func (a *Agent) publish() (next time.Time) {
 	if pressing {
 		a.save()
 	}
-	env := subnetEnv(a.config, a.own.Subnet, a.backend.MTU(a.config.Backend, a.uplink), a.opts.IPMasq)
+	env := subnetEnv(a.config, a.own.Subnet, a.backend.MTU(a.config, a.uplink), a.opts.IPMasq)
 	changed, err := updateFile(a.opts.SubnetFile, env, 0o644)
 	switch {
 	case err != nil:

@@ -97,6 +97,7 @@ func (a *Agent) acquire(ctx context.Context, v lease.View) error {
 		Hold:     a.opts.PeerHold,
 		Now:      time.Now(),
 		Pick:     random,
+		Mixed:    a.mixed,
 	})
 	if err != nil {
 		return err

@@ -53,6 +53,8 @@ func FindUplink(s Selectors) (plan.Uplink, error) {
 			up.Addr = addr
 		case addr.Is6() && !up.Addr6.IsValid() && usable:
 			up.Addr6 = addr
+		case addr.Is6() && a.Scope == unix.RT_SCOPE_UNIVERSE:
+			up.Pending6 = up.Pending6 || a.Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) == unix.IFA_F_TENTATIVE
 		}
 	}
 	if up.MTU == 0 {

@@ -27,6 +27,9 @@ type Request struct {
 	// Hold is how long a record protects its owner's subnet after the lease ended, counted at Now.
 	Hold time.Duration
 	Now  time.Time
+	// Mixed says that keys of the network take more than one form, as IPv4 alone and both families, so that two
+	// that clash need not be equal: then the choice counts only while no key has changed since the view.
+	Mixed bool
 	// Pick returns a number from 0 to n-1; at random in the agent, so that nodes starting together rarely
 	// collide.
 	Pick func(n int) int
@@ -42,6 +45,8 @@ type Choice struct {
 	// Why says how the choice was made; Held that the subnet is inside its last owner's hold.
 	Why  string
 	Held bool
+	// Since, unless 0, is the revision after which no key may have changed for the choice to count.
+	Since int64
 }
 
 // ErrExhausted says that every subnet of the network is leased.
@@ -71,6 +76,9 @@ const candidates = 100
 // nobody has owned, else the one whose owner has been silent longest.
 func Choose(v View, r Request) (Choice, error) {
 	c := Choice{}
+	if r.Mixed {
+		c.Since = v.Revision
+	}
 	if l, ok := v.mine(r); ok && l.Subnet != r.Avoid {
 		o, ok := v.OwnerOf(l.Subnet)
 		if ok && sameNode(o.Attrs, r.IP, r.IP6) && o.Instance != r.Instance && o.Node != r.Node &&
@@ -78,11 +86,15 @@ func Choose(v View, r Request) (Choice, error) {
 			return Choice{}, &TakenError{IP: r.IP, Owner: o}
 		}
 		if fits(r.Config, l.Subnet) {
-			return Choice{Subnet: l.Subnet, Existing: &l, Why: "held already"}, nil
+			return Choice{Subnet: l.Subnet, Existing: &l, Why: "held already", Since: c.Since}, nil
 		}
 		c.Unfit = &l
 	}
 	others := inTheWay(v, r, c.Unfit)
+	had := []Subnet{r.Previous}
+	if c.Unfit != nil {
+		had = []Subnet{c.Unfit.Subnet, r.Previous}
+	}
 	if p := r.Previous; !p.IsZero() && p != r.Avoid && fits(r.Config, p) && !anyOverlap(others, p) {
 		c.Subnet, c.Why = p, "had before"
 		if junk, ok := v.junkAt(p); ok {
@@ -90,13 +102,23 @@ func Choose(v View, r Request) (Choice, error) {
 		}
 		return c, nil
 	}
+	// A node that gains or loses a family keeps its prefix of the other one: its pods have addresses out of it.
+	keep := func(on bool, of func(Subnet) netip.Prefix, rng netconf.Range) netip.Prefix {
+		for _, s := range had {
+			if p := of(s); on && p.IsValid() && p != of(r.Avoid) && rng.Contains(p) && !taken(of, others, p) {
+				c.Why = "had before in part"
+				return p
+			}
+		}
+		return netip.Prefix{}
+	}
 	var err error
-	if r.Config.EnableIPv4 {
+	if c.Subnet.V4 = keep(r.Config.EnableIPv4, v4, r.Config.IPv4); r.Config.EnableIPv4 && !c.Subnet.V4.IsValid() {
 		if c.Subnet.V4, err = pick(v4, r.Config.IPv4, v, others, r, &c); err != nil {
 			return Choice{}, err
 		}
 	}
-	if r.Config.EnableIPv6 {
+	if c.Subnet.V6 = keep(r.Config.EnableIPv6, v6, r.Config.IPv6); r.Config.EnableIPv6 && !c.Subnet.V6.IsValid() {
 		if c.Subnet.V6, err = pick(v6, r.Config.IPv6, v, others, r, &c); err != nil {
 			return Choice{}, err
 		}

@@ -82,11 +82,16 @@ func (s *Store) Acquire(ctx context.Context, c Choice, o Owner, ttl time.Duratio
 	if c.Existing != nil {
 		unchanged = clientv3.Compare(clientv3.ModRevision(key), "=", c.Existing.ModRevision)
 	}
+	conditions := []clientv3.Cmp{unchanged}
+	if c.Since != 0 {
+		quiet := clientv3.Compare(clientv3.ModRevision(s.subnets()), "<", c.Since+1).WithPrefix()
+		conditions = append(conditions, quiet)
+	}
 	ops, err := s.acquireOps(c, o, ttl, string(value), id)
 	if err != nil {
 		return Lease{}, err
 	}
-	resp, err := s.client.Txn(ctx).If(unchanged).Then(ops...).Commit()
+	resp, err := s.client.Txn(ctx).If(conditions...).Then(ops...).Commit()
 	if err == nil && !resp.Succeeded {
 		err = ErrRace
 	}

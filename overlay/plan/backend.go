@@ -34,12 +34,12 @@ type Backend struct {
 	// Plan computes what the kernel should hold. Peers that cannot be trusted are left out, with the reason.
 	Plan func(Input) (State, []Rejected)
 	// MTU is what pods may send, given the uplink's.
-	MTU func(netconf.Backend, Uplink) int
+	MTU func(netconf.Config, Uplink) int
 }
 
 var backends = map[string]Backend{
 	"vxlan":   {Plan: vxlan, MTU: vxlanMTU},
-	"host-gw": {Plan: hostGW, MTU: plainMTU},
+	"host-gw": {Plan: hostGW, MTU: func(c netconf.Config, u Uplink) int { return plainMTU(c.Backend, u) }},
 }
 
 // BackendOf returns the backend of that name.
@@ -55,7 +55,12 @@ func BackendOf(name string) (Backend, error) {
 const kernelPort = 8472
 
 // overhead is what VXLAN adds to a packet: outer IPv4 (20), UDP (8), VXLAN (8) and inner Ethernet (14).
-const overhead = 50
+// An outer IPv6 header has 40, and the kernel gives a device with an IPv6 VTEP no more than what is left
+// (drivers/net/vxlan/vxlan_core.c, VXLAN6_HEADROOM).
+const (
+	overhead  = 50
+	overhead6 = 70
+)
 
 func plainMTU(b netconf.Backend, u Uplink) int {
 	if b.MTU != 0 {
@@ -64,7 +69,17 @@ func plainMTU(b netconf.Backend, u Uplink) int {
 	return u.MTU
 }
 
-func vxlanMTU(b netconf.Backend, u Uplink) int { return plainMTU(b, u) - overhead }
+// vxlanMTU is what fits through the tunnels of all families that the network has: a pod has one MTU.
+func vxlanMTU(c netconf.Config, u Uplink) int {
+	return plainMTU(c.Backend, u) - overheadOf(c.EnableIPv6)
+}
+
+func overheadOf(v6 bool) int {
+	if v6 {
+		return overhead6
+	}
+	return overhead
+}
 
 // common is what every backend wants: forwarding, and the rules.
 func common(in Input) State {

@@ -181,6 +181,10 @@ func TestDualStack(t *testing.T) {
 		r.Via.String() != "fc00:0:0:2::" {
 		t.Fatalf("%+v", r)
 	}
+	pods := backends["vxlan"].MTU(in.Config, in.Uplink)
+	if s.Devices[0].MTU != 1450 || s.Devices[1].MTU != 1430 || pods != 1430 {
+		t.Errorf("MTU %d, %d, pods %d", s.Devices[0].MTU, s.Devices[1].MTU, pods)
+	}
 }
 
 func TestUnknownBackend(t *testing.T) {

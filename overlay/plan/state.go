@@ -98,6 +98,8 @@ type Uplink struct {
 	MTU  int
 	// Addr and Addr6 are its addresses, used as the node's public addresses unless told otherwise.
 	Addr, Addr6 netip.Addr
+	// Pending6 says that an IPv6 address is there that the kernel still checks for duplicates (RFC 4862).
+	Pending6 bool
 }
 
 // Device returns the name of the device that the entry is on.

@@ -71,7 +71,7 @@ func families(in Input) []family {
 			port = kernelPort
 		}
 		return Device{Name: DeviceName(b.VNI, v6), VNI: b.VNI, Port: port, Parent: in.Uplink.Name, Local: local,
-			MAC: mac, MTU: vxlanMTU(b, in.Uplink), GBP: b.GBP, Learning: b.Learning}
+			MAC: mac, MTU: plainMTU(b, in.Uplink) - overheadOf(v6), GBP: b.GBP, Learning: b.Learning}
 	}
 	var fs []family
 	if in.Config.EnableIPv4 {
