@@ -42,8 +42,8 @@ type Options struct {
 	Backend string
 	// NFTables asks in the network configuration for rules of nftables instead of iptables (EnableNFTables).
 	NFTables bool
-	// IPv6 makes the cluster dual-stack: machines have an address of Underlay6 beside their IPv4 one, and nodes are
-	// handed out subnets of Network6 as well. NoIPv6 names nodes whose uplink has no IPv6 address.
+	// IPv6 makes the cluster dual-stack: machines have an address of Underlay6 beside their IPv4 one, and nodes
+	// are handed out subnets of Network6 as well. NoIPv6 names nodes whose uplink has no IPv6 address.
 	IPv6   bool
 	NoIPv6 []string
 	// EtcdBinary is an etcd server to run as the control plane, 3.4 or newer. Default: the one built in.

@@ -131,8 +131,8 @@ func (c *Cluster) StartMeshAmong(ctx context.Context, pods []*pod.Pod) error {
 	return nil
 }
 
-// expectSoon is Expect, but where there is IPv6 it gives addresses time to be found unique first (RFC 4862, 5.4),
-// without which no pod's neighbour answers.
+// expectSoon is Expect, but where there is IPv6 it gives addresses time to be found unique first (RFC 4862,
+// 5.4), without which no pod's neighbour answers.
 func (c *Cluster) expectSoon(ctx context.Context, wanted ...Expectation) error {
 	err := c.Expect(ctx, wanted...)
 	for deadline := time.Now().Add(uniqueWithin); err != nil && c.opts.IPv6 && time.Now().Before(deadline); {

@@ -1,7 +1,7 @@
 package scenarios
 
-// flannel#2300, #1629, #1789 and k3s#9957. IPv6 was switched on in networks in which some nodes had leases of
-// IPv4 only, or no IPv6 address. A node that cannot have both families was no peer at all.
+// flannel#2300, #1629, #1789 and k3s#9957. IPv6 was switched on in networks in which some nodes had leases
+// of IPv4 only, or no IPv6 address. A node that cannot have both families was no peer at all.
 //
 // Right: both families where both ends have them, and IPv4 goes on everywhere.
 
@@ -46,8 +46,13 @@ var _ = Describe("flannel-2300", Label("issue:flannel-2300", "kind:dual-stack"),
 
 	It("goes on over IPv4 with a node that has no IPv6 address", suite.Red("both-families-or-none"),
 		func(ctx SpecContext) {
-			c := chaos.Cluster(ctx, harness.Options{Agent: ours(), IPv6: true, NoIPv6: []string{"node04"}})
-			Expect(c.PodsOn("node04")[0].Addr6().IsValid()).To(BeFalse())
+			c := chaos.Cluster(ctx, harness.Options{
+				Agent: ours(), IPv6: true, NoIPv6: []string{"node04"}, Idle: []string{"node04"},
+			})
+			suite.Step(c, "node04 joins, which has no IPv6 address")
+			Expect(c.StartAgent(ctx, "node04")).To(Succeed())
+			Expect(c.WaitConverged(ctx)).To(Succeed())
+			Expect(addPods(ctx, c, "pod1", "node04")[0].Addr6().IsValid()).To(BeFalse())
 			Expect(c.StartMesh(ctx)).To(Succeed())
 			talkFor(ctx, c, 100)
 			_, err := c.Mesh().Report().Pair(harness.Over6("node01-pod1"), harness.Over6("node02-pod1"))

@@ -53,6 +53,19 @@ func (f Flannel) Command(s Spec) node.Command {
 
 // Version asks flanneld.
 func (f Flannel) Version(ctx context.Context) (string, error) {
+	line, err := askLine(ctx, f.Path, "--version")
+	if err != nil {
+		return "", err
+	}
+	// flanneld prints its version and nothing else.
+	if fields := strings.Fields(line); len(fields) != 1 {
+		return "", fmt.Errorf(
+			"%s is not a flanneld: asked for its version it says %q; another agent is described in a "+
+				"driver file, of which fixtures/drivers/flannel.yaml is an example",
+			f.Path,
+			line,
+		)
+	}
 	return askVersion(ctx, f.Path, "--version")
 }
 

@@ -23,6 +23,23 @@ var versionWord = regexp.MustCompile(`\bv?\d+\.\d+(\.\d+)?[\w.+-]*`)
 // askVersion runs a program with one argument and finds the version in what it prints; a program that prints
 // none, such as its usage, is an error with its words.
 func askVersion(ctx context.Context, path, argument string) (string, error) {
+	line, err := askLine(ctx, path, argument)
+	if err != nil {
+		return "", err
+	}
+	if v := versionWord.FindString(line); v != "" {
+		return v, nil
+	}
+	// A build without a version in it, as of a checkout, names itself in words: "overlayd (devel)".
+	fields := strings.Fields(line)
+	if len(fields) > 0 && len(fields) <= 2 {
+		return strings.Trim(fields[len(fields)-1], "()"), nil
+	}
+	return "", fmt.Errorf("%s %s names no version; it said: %s", path, argument, line)
+}
+
+// askLine runs a program with one argument and returns the first line that it prints.
+func askLine(ctx context.Context, path, argument string) (string, error) {
 	if err := checkProgram(path); err != nil {
 		return "", err
 	}
@@ -39,15 +56,7 @@ func askVersion(ctx context.Context, path, argument string) (string, error) {
 		return "", fmt.Errorf("%s %s: %w; it said: %s", path, argument, err, said)
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	if v := versionWord.FindString(first); v != "" {
-		return v, nil
-	}
-	// A build without a version in it, as of a checkout, names itself in words: "overlayd (devel)".
-	fields := strings.Fields(first)
-	if len(fields) > 0 && len(fields) <= 2 {
-		return strings.Trim(fields[len(fields)-1], "()"), nil
-	}
-	return "", fmt.Errorf("%s %s names no version; it said: %s", path, argument, said)
+	return first, nil
 }
 
 func firstLines(text string, n int) string {

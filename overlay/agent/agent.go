@@ -318,11 +318,18 @@ func (a *Agent) configure(raw []byte) error {
 	}
 	if c.EnableIPv6 && !a.opts.PublicIPv6.IsValid() {
 		if !c.EnableIPv4 || a.uplink.Pending6 {
-			return fmt.Errorf("the network has IPv6 and uplink %s has no IPv6 address that can be used yet", a.uplink.Name)
+			return fmt.Errorf(
+				"the network has IPv6 and uplink %s has no IPv6 address that can be used yet",
+				a.uplink.Name,
+			)
 		}
 		// IPv4 goes on without it (flannel#2300): this node is a peer of IPv4 only.
-		a.note("the network has IPv6 and the uplink has no IPv6 address: this node has IPv4 only until it has one "+
-			"and its agent is restarted", "uplink", a.uplink.Name)
+		a.note(
+			"the network has IPv6 and the uplink has no IPv6 address: this node has IPv4 only until it has one "+
+				"and its agent is restarted",
+			"uplink",
+			a.uplink.Name,
+		)
 		c.EnableIPv6, c.IPv6 = false, netconf.Range{}
 		a.mixed = true
 	}

@@ -113,12 +113,22 @@ func Choose(v View, r Request) (Choice, error) {
 		return netip.Prefix{}
 	}
 	var err error
-	if c.Subnet.V4 = keep(r.Config.EnableIPv4, v4, r.Config.IPv4); r.Config.EnableIPv4 && !c.Subnet.V4.IsValid() {
+	if c.Subnet.V4 = keep(
+		r.Config.EnableIPv4,
+		v4,
+		r.Config.IPv4,
+	); r.Config.EnableIPv4 &&
+		!c.Subnet.V4.IsValid() {
 		if c.Subnet.V4, err = pick(v4, r.Config.IPv4, v, others, r, &c); err != nil {
 			return Choice{}, err
 		}
 	}
-	if c.Subnet.V6 = keep(r.Config.EnableIPv6, v6, r.Config.IPv6); r.Config.EnableIPv6 && !c.Subnet.V6.IsValid() {
+	if c.Subnet.V6 = keep(
+		r.Config.EnableIPv6,
+		v6,
+		r.Config.IPv6,
+	); r.Config.EnableIPv6 &&
+		!c.Subnet.V6.IsValid() {
 		if c.Subnet.V6, err = pick(v6, r.Config.IPv6, v, others, r, &c); err != nil {
 			return Choice{}, err
 		}

@@ -182,7 +182,12 @@ func promisesOfDisks() []promise {
 		promised(ofDisk, "subnet-file-truncated", "subnet file of .* truncated", "written again; new pods work"),
 		promised(ofDisk, "file-delete", ".* deleted on .*", "the subnet file is written again; new pods work"),
 		promised(ofDisk, "state-truncated", "agent's state of .* truncated", kept),
-		promised(ofDisk, "state-lost", "agent's state of .* lost", "no packet lost; what the lease and subnet.env tell is taken over"),
+		promised(
+			ofDisk,
+			"state-lost",
+			"agent's state of .* lost",
+			"no packet lost; what the lease and subnet.env tell is taken over",
+		),
 		promised(ofCNI, "cni-cache-truncated", "CNI cache of .* truncated", "DEL succeeds and leaves nothing"),
 		promised(
 			ofCNI,

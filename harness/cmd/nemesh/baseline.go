@@ -51,6 +51,8 @@ func (o baselineOptions) write(run string) error {
 	switch {
 	case outcome.Run == nil || outcome.Run.Agent == "":
 		return fmt.Errorf("the record in %s does not say which agent it is of", run)
+	case len(outcome.Scenarios) == 0:
+		return fmt.Errorf("no scenario was run in %s: there is nothing to write down", run)
 	case outcome.End == nil || outcome.Unfinished() > 0:
 		return fmt.Errorf("the run in %s did not end: its baseline would lack scenarios", run)
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -76,6 +77,11 @@ Exit codes: 0 all passed, 1 something failed, 2 something was not proven or the 
 func (o *runOptions) run() error {
 	if o.procs < 1 {
 		return fmt.Errorf("--procs %d: at least 1", o.procs)
+	}
+	for _, f := range o.filters {
+		if _, err := regexp.Compile(f); err != nil && !strings.Contains(f, ":") {
+			return fmt.Errorf("filter %q is no regular expression: %w", f, err)
+		}
 	}
 	if err := o.findBinaries(); err != nil {
 		return err
@@ -194,13 +200,14 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	case len(outcome.Scenarios) == 0 && failed == nil:
 		code = exitUsage
 		screen.print(o.nothingMatched(ctx, dir))
+	case ctx.Err() != nil: // said below
 	case failed != nil && code == exitPassed && outcome.Exit() == exitPassed, len(outcome.Scenarios) == 0:
 		// Ginkgo failed without a scenario failing: the suite did not start, crashed, or ran out of time.
 		code = exitUsage
 		screen.print(ginkgoSaid(dir, failed))
 	}
 	if ctx.Err() != nil {
-		screen.print("interrupted\n")
+		screen.print("interrupted: what had not ended has no verdict\n")
 		code = max(code, exitUsage)
 	}
 	rec.Write(
@@ -212,6 +219,9 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	}
 	follow.read(func(*record.Scenario) {})
 	screen.print(screen.style.Summary(outcome) + compared)
+	if len(outcome.Scenarios) == 0 {
+		return code, os.RemoveAll(dir) // nothing ran, so the newest report stays the newest
+	}
 	where, err := writeReports(outcome, dir, o.reports)
 	if err != nil {
 		return exitUsage, err
@@ -254,7 +264,15 @@ func (o *runOptions) ginkgo(ctx context.Context, more ...string) *exec.Cmd {
 	}
 	args = append(append(args, more...), filepath.Join(o.bin, "scenarios.test"))
 	cmd := exec.CommandContext(ctx, filepath.Join(o.bin, "ginkgo"), args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	// Ginkgo's processes are a group: each must hear of an interruption to tear its worlds down, as it would
+	// from a terminal.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error {
+		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+		return nil
+	}
 	cmd.WaitDelay = 20 * time.Second
 	return cmd
 }

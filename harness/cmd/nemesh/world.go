@@ -90,6 +90,11 @@ func (w *worldFlags) resolve(ctx context.Context, bin string) error {
 			return fmt.Errorf("--etcd-bin: %w", err)
 		}
 	}
+	if w.baseline != "" && w.baseline != "none" {
+		if _, err := os.Stat(w.baseline); err != nil {
+			return fmt.Errorf("--baseline: %w", err)
+		}
+	}
 	d, err := driver.Open(w.choice, bin)
 	if err != nil {
 		return err
