@@ -178,7 +178,7 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			churn, stop := context.WithCancel(ctx)
 			churned := make(chan error, 1)
 			go func() { churned <- churnTables(churn, m) }()
-			for i := range 40 {
+			for i := range 15 {
 				p, err := c.AddPod(ctx, "node01", fmt.Sprintf("pod%d", i))
 				Expect(err).NotTo(HaveOccurred())
 				Expect(c.DelPod(ctx, p)).To(Succeed())
@@ -216,7 +216,7 @@ func churnTables(ctx context.Context, m *node.Machine) error {
 		ip := net.IPv4(10, 201, byte(i>>8), byte(i)).To4()
 		return &netlink.Addr{IPNet: &net.IPNet{IP: ip, Mask: net.CIDRMask(32, 32)}}
 	}
-	const many = 1500
+	const many = 800
 	for i := range many {
 		if err := nl.AddrAdd(lo, addr(i)); err != nil {
 			return err

@@ -212,7 +212,7 @@ func gc(args *skel.CmdArgs) error {
 	for _, id := range ids {
 		alive := slices.ContainsFunc(c.Attachments, func(a types.GCAttachment) bool { return a.ContainerID == id })
 		if !alive {
-			errs = append(errs, kept.remove(id))
+			errs = append(errs, c.collect(kept, id))
 		}
 	}
 	e, err := readEnv(c.SubnetFile)
@@ -228,6 +228,27 @@ func gc(args *skel.CmdArgs) error {
 		return errors.Join(append(errs, err)...)
 	}
 	return errors.Join(append(errs, invoke.DelegateGC(context.TODO(), c.delegateType(), withValid, nil))...)
+}
+
+// collect takes down what a container that is gone has left. The bridge plugin itself collects nothing, so
+// it is told to DEL, with the configuration that the container was set up with. The interface's name is not
+// known any more; runtimes use eth0.
+func (c conf) collect(kept cache, container string) error {
+	delegate, err := c.delegateOf(kept, container)
+	if err != nil {
+		return err
+	}
+	for name, value := range map[string]string{
+		"CNI_CONTAINERID": container, "CNI_IFNAME": "eth0", "CNI_NETNS": "",
+	} {
+		if err := os.Setenv(name, value); err != nil {
+			return fmt.Errorf("collect container %s: %w", container, err)
+		}
+	}
+	if err := invoke.DelegateDel(context.TODO(), delegateType(delegate, c), delegate, nil); err != nil {
+		return fmt.Errorf("collect container %s: %w", container, err)
+	}
+	return kept.remove(container)
 }
 
 func passAttachments(delegate, stdin []byte) ([]byte, error) {
