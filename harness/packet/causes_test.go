@@ -337,7 +337,7 @@ func underlays() []broken {
 				w.must(w.fab.Cut("node01", "node02"))
 			},
 			sentence: `request dropped on switch by rule "iifname \\"node01\\" oifname \\"node02\\" drop" ` +
-				`\(handle \d+\) in chain forward of table bridge cuts`,
+				`\(handle \d+\) in chain forward of table bridge drops`,
 		},
 		{
 			name: "address of the destination's uplink gone", cause: packet.UnderlayUnanswered,
