@@ -33,7 +33,7 @@ type page struct {
 	Rows           []row
 	Counts         []count
 	Style, Script  []string
-	Library        string
+	ChartLicence   string
 }
 
 // Styles and Scripts are what the template puts in unescaped: they are the program's own.
@@ -113,7 +113,7 @@ func (p *page) addAssets(style, scripts string) error {
 	if err := read(&library, "uplot/LICENSE"); err != nil {
 		return err
 	}
-	p.Library = library[0]
+	p.ChartLicence = library[0]
 	// The licence asks to stay with every copy.
 	p.Script = append(p.Script, "/*!\nuPlot\n"+library[0]+"*/")
 	if err := read(&p.Script, "uplot/uPlot.iife.min.js"); err != nil {
