@@ -108,7 +108,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 		Label("issue:flannel-1240", "fault:etcd-pause"),
 		suite.Red("renewal-gives-up"),
 		func(ctx SpecContext) {
-			const ttl = 4 * time.Second
+			const ttl = 6 * time.Second
 			c := running(ctx, harness.Options{LeaseTTL: ttl})
 			before, err := c.EtcdLeases(ctx)
 			Expect(err).NotTo(HaveOccurred())
@@ -122,7 +122,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			Eventually(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).
 				Should(HaveEach(HaveField("TTL", BeNumerically(">=", ttl/2))))
 			Consistently(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).
-				WithTimeout(2 * ttl).WithPolling(100 * time.Millisecond).
+				WithTimeout(ttl + ttl/2).WithPolling(100 * time.Millisecond).
 				Should(And(HaveLen(4), HaveEach(HaveField("TTL", BeNumerically(">=", time.Second)))))
 			Expect(c.EtcdLeases(ctx)).To(ConsistOf(before), "a lease was lost and granted anew")
 			Expect(agent.Running()).To(BeTrue())
@@ -132,6 +132,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 	)
 
 	It("goes to each of thirty agents that start at once, some killed on the way and etcd paused",
+		Serial, // thirty agents that start take all there is, and a mesh beside them would lose to that
 		Label("issue:flannel-1531", "fault:agent-kill", "fault:etcd-pause"), suite.Red("die-on-lost-race"),
 		func(ctx SpecContext) {
 			const nodes = 30
