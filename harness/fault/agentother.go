@@ -30,12 +30,8 @@ func (f AgentCrashLoop) Name() string { return "agent on " + f.Node + " in a cra
 
 // Inject implements Fault. The proof is that two agents have been killed.
 func (f AgentCrashLoop) Inject(ctx context.Context, w World) error {
-	agent, err := w.Agent(f.Node)
-	if err != nil {
+	if _, err := runningAgent(w, f.Node); err != nil {
 		return err
-	}
-	if !agent.Running() {
-		return fmt.Errorf("%w: no agent runs on %s", ErrNotProven, f.Node)
 	}
 	looping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var loop sync.WaitGroup
@@ -210,12 +206,9 @@ func (f AgentStarved) Mechanism() string {
 // Inject implements Fault. The proof is that the agent has been seen stopped, and running again, several
 // times.
 func (f AgentStarved) Inject(ctx context.Context, w World) error {
-	agent, err := w.Agent(f.Node)
+	agent, err := runningAgent(w, f.Node)
 	if err != nil {
 		return err
-	}
-	if !agent.Running() {
-		return fmt.Errorf("%w: no agent runs on %s", ErrNotProven, f.Node)
 	}
 	starving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var loop sync.WaitGroup
@@ -266,12 +259,9 @@ func (f AgentOutOfFiles) Name() string { return "agent on " + f.Node + " out of 
 
 // Inject implements Fault. The proof is the limit, as the kernel reports it of the process.
 func (f AgentOutOfFiles) Inject(_ context.Context, w World) error {
-	agent, err := w.Agent(f.Node)
+	agent, err := runningAgent(w, f.Node)
 	if err != nil {
 		return err
-	}
-	if !agent.Running() {
-		return fmt.Errorf("%w: no agent runs on %s", ErrNotProven, f.Node)
 	}
 	var before, after unix.Rlimit
 	if err := unix.Prlimit(agent.Pid(), unix.RLIMIT_NOFILE, nil, &before); err != nil {
@@ -296,4 +286,13 @@ func (f AgentOutOfFiles) Inject(_ context.Context, w World) error {
 		return fmt.Errorf("%w: the agent on %s may have %d open files (%w)", ErrNotProven, f.Node, after.Cur, err)
 	}
 	return nil
+}
+
+// runningAgent returns a node's agent, which must run: what is done to one that does not proves nothing.
+func runningAgent(w World, name string) (*node.Process, error) {
+	agent, err := w.Agent(name)
+	if err == nil && !agent.Running() {
+		err = fmt.Errorf("%w: no agent runs on %s", ErrNotProven, name)
+	}
+	return agent, err
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/nemesh/nemesh/harness/netspace"
 	"github.com/nemesh/nemesh/harness/node"
 )
 
@@ -50,7 +50,7 @@ func Overlay(m *node.Machine, device string, network netip.Prefix) ([]string, er
 // readLinks reads links, and what depends on them: addresses, routes, neighbours, forwarding entries.
 func (n *Node) readLinks(m *node.Machine) error {
 	nl := m.Netlink()
-	links, err := dump(nl.LinkList)
+	links, err := netspace.Complete(nl.LinkList)
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
 	}
@@ -77,13 +77,13 @@ func (n *Node) readLinks(m *node.Machine) error {
 			n.Veths = append(n.Veths, Veth{Name: name, Index: l.Attrs().Index})
 		}
 	}
-	routes, err := dump(func() ([]netlink.Route, error) {
+	routes, err := netspace.Complete(func() ([]netlink.Route, error) {
 		filter := &netlink.Route{Table: unix.RT_TABLE_MAIN}
 		return nl.RouteListFiltered(netlink.FAMILY_V4, filter, netlink.RT_FILTER_TABLE)
 	})
 	errs = append(errs, err)
 	for _, r := range routes {
-		if dst, ok := prefix(r.Dst); ok {
+		if dst, ok := netspace.Prefix(r.Dst); ok && dst.Bits() > 0 { // the default route is not of interest
 			via, _ := netip.AddrFromSlice(r.Gw)
 			n.Routes = append(n.Routes, Route{Dst: dst, Via: via.Unmap(), Link: names[r.LinkIndex],
 				Onlink: r.Flags&unix.RTNH_F_ONLINK != 0, Priority: r.Priority})
@@ -96,7 +96,7 @@ func (n *Node) readLinks(m *node.Machine) error {
 func (n *Node) readEntries(nl *netlink.Handle, l netlink.Link) error {
 	index := l.Attrs().Index
 	list := func(family int) ([]netlink.Neigh, error) {
-		return dump(func() ([]netlink.Neigh, error) { return nl.NeighList(index, family) })
+		return netspace.Complete(func() ([]netlink.Neigh, error) { return nl.NeighList(index, family) })
 	}
 	neighbours, err := list(netlink.FAMILY_V4)
 	if err != nil {
@@ -147,7 +147,7 @@ func addresses(nl *netlink.Handle, l netlink.Link) ([]netip.Prefix, error) {
 }
 
 func addressesOf(nl *netlink.Handle, l netlink.Link, family int) ([]netip.Prefix, error) {
-	list, err := dump(func() ([]netlink.Addr, error) { return nl.AddrList(l, family) })
+	list, err := netspace.Complete(func() ([]netlink.Addr, error) { return nl.AddrList(l, family) })
 	if err != nil {
 		return nil, fmt.Errorf("list addresses of %s: %w", l.Attrs().Name, err)
 	}
@@ -253,25 +253,4 @@ func gatewayOf(path string) netip.Prefix {
 		}
 	}
 	return netip.Prefix{}
-}
-
-// dump reads a list, again when a change in between interrupted it.
-func dump[T any](read func() ([]T, error)) ([]T, error) {
-	for range 20 {
-		all, err := read()
-		if !errors.Is(err, netlink.ErrDumpInterrupted) && !errors.Is(err, unix.EINTR) {
-			return all, err
-		}
-	}
-	return nil, netlink.ErrDumpInterrupted
-}
-
-// prefix converts a route's destination; the default route is not of interest.
-func prefix(n *net.IPNet) (netip.Prefix, bool) {
-	if n == nil {
-		return netip.Prefix{}, false
-	}
-	ones, _ := n.Mask.Size()
-	addr, ok := netip.AddrFromSlice(n.IP)
-	return netip.PrefixFrom(addr.Unmap(), ones), ok && ones > 0
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/nemesh/nemesh/harness/netspace"
 )
 
 // Gateways lists the next hops of the IPv4 routes of a network namespace's main table.
@@ -16,7 +18,7 @@ func Gateways(ns netns.NsHandle) ([]netip.Addr, error) {
 		return nil, fmt.Errorf("list gateways: %w", err)
 	}
 	defer nl.Close()
-	routes, err := complete(func() ([]netlink.Route, error) {
+	routes, err := netspace.Complete(func() ([]netlink.Route, error) {
 		return nl.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN},
 			netlink.RT_FILTER_TABLE)
 	})

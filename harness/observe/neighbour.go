@@ -10,6 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/nemesh/nemesh/harness/netspace"
 )
 
 // States of a neighbour entry by the names that `ip neigh` prints (linux/neighbour.h).
@@ -156,7 +158,9 @@ func list(ns netns.NsHandle, device string, family int) ([]Neighbour, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list entries of %s: %w", device, err)
 	}
-	all, err := complete(func() ([]netlink.Neigh, error) { return nl.NeighList(link.Attrs().Index, family) })
+	all, err := netspace.Complete(
+		func() ([]netlink.Neigh, error) { return nl.NeighList(link.Attrs().Index, family) },
+	)
 	if err != nil {
 		return nil, fmt.Errorf("list entries of %s: %w", device, err)
 	}

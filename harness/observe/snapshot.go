@@ -10,6 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/nemesh/nemesh/harness/netspace"
 )
 
 // Snapshot is what a network namespace holds at one moment, as lines that read like those of ip and bridge.
@@ -26,7 +28,7 @@ func Take(ns netns.NsHandle) (Snapshot, error) {
 		return Snapshot{}, fmt.Errorf("take a snapshot: %w", err)
 	}
 	defer nl.Close()
-	links, err := complete(nl.LinkList)
+	links, err := netspace.Complete(nl.LinkList)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("take a snapshot of the links: %w", err)
 	}
@@ -38,12 +40,14 @@ func Take(ns netns.NsHandle) (Snapshot, error) {
 		s.Links = append(s.Links, linkText(l))
 	}
 	for _, l := range links {
-		addrs, err := complete(func() ([]netlink.Addr, error) { return nl.AddrList(l, netlink.FAMILY_V4) })
+		addrs, err := netspace.Complete(
+			func() ([]netlink.Addr, error) { return nl.AddrList(l, netlink.FAMILY_V4) },
+		)
 		errs = append(errs, err)
 		for _, a := range addrs {
 			s.Addresses = append(s.Addresses, fmt.Sprintf("%s dev %s", a.IPNet, l.Attrs().Name))
 		}
-		neighbours, err := complete(func() ([]netlink.Neigh, error) {
+		neighbours, err := netspace.Complete(func() ([]netlink.Neigh, error) {
 			return nl.NeighList(l.Attrs().Index, netlink.FAMILY_V4)
 		})
 		errs = append(errs, err)
@@ -54,7 +58,7 @@ func Take(ns netns.NsHandle) (Snapshot, error) {
 		if l.Type() != "vxlan" {
 			continue
 		}
-		fdb, err := complete(
+		fdb, err := netspace.Complete(
 			func() ([]netlink.Neigh, error) { return nl.NeighList(l.Attrs().Index, unix.AF_BRIDGE) },
 		)
 		errs = append(errs, err)
@@ -63,7 +67,7 @@ func Take(ns netns.NsHandle) (Snapshot, error) {
 				strings.ToLower(StateName(n.State))))
 		}
 	}
-	routes, err := complete(func() ([]netlink.Route, error) {
+	routes, err := netspace.Complete(func() ([]netlink.Route, error) {
 		return nl.RouteListFiltered(
 			netlink.FAMILY_V4,
 			&netlink.Route{Table: unix.RT_TABLE_MAIN},
@@ -87,17 +91,6 @@ func Take(ns netns.NsHandle) (Snapshot, error) {
 		slices.Sort(lines)
 	}
 	return s, errors.Join(errs...)
-}
-
-// complete reads a list, again when a change in between interrupted it.
-func complete[T any](read func() ([]T, error)) ([]T, error) {
-	for range 20 {
-		all, err := read()
-		if !errors.Is(err, netlink.ErrDumpInterrupted) && !errors.Is(err, unix.EINTR) {
-			return all, err
-		}
-	}
-	return nil, netlink.ErrDumpInterrupted
 }
 
 func linkText(l netlink.Link) string {

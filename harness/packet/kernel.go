@@ -38,7 +38,7 @@ func Read(ns netns.NsHandle) (State, error) {
 }
 
 func (s *State) readLinks(nl *netlink.Handle) (map[int]string, error) {
-	links, err := complete(nl.LinkList)
+	links, err := netspace.Complete(nl.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("read the links: %w", err)
 	}
@@ -63,12 +63,14 @@ func (s *State) readLinks(nl *netlink.Handle) (map[int]string, error) {
 }
 
 func (s *State) readAddresses(nl *netlink.Handle, names map[int]string) error {
-	addrs, err := complete(func() ([]netlink.Addr, error) { return nl.AddrList(nil, netlink.FAMILY_V4) })
+	addrs, err := netspace.Complete(
+		func() ([]netlink.Addr, error) { return nl.AddrList(nil, netlink.FAMILY_V4) },
+	)
 	if err != nil {
 		return fmt.Errorf("read the addresses: %w", err)
 	}
 	for _, a := range addrs {
-		if p, ok := prefix(a.IPNet); ok {
+		if p, ok := netspace.Prefix(a.IPNet); ok {
 			s.Addresses = append(s.Addresses, Address{Device: names[a.LinkIndex], Prefix: p})
 		}
 	}
@@ -83,7 +85,7 @@ var routeTypes = map[int]string{
 }
 
 func (s *State) readRoutes(nl *netlink.Handle, names map[int]string) error {
-	routes, err := complete(func() ([]netlink.Route, error) {
+	routes, err := netspace.Complete(func() ([]netlink.Route, error) {
 		// The table 0 stands for all of them.
 		return nl.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{}, netlink.RT_FILTER_TABLE)
 	})
@@ -96,7 +98,7 @@ func (s *State) readRoutes(nl *netlink.Handle, names map[int]string) error {
 			Metric: r.Priority, Type: routeTypes[r.Type],
 		}
 		if r.Dst != nil {
-			route.Dst, _ = prefix(r.Dst)
+			route.Dst, _ = netspace.Prefix(r.Dst)
 		}
 		if r.Gw != nil {
 			route.Via = address(r.Gw)
@@ -110,7 +112,9 @@ func (s *State) readRoutes(nl *netlink.Handle, names map[int]string) error {
 }
 
 func (s *State) readNeighbours(nl *netlink.Handle, names map[int]string) error {
-	entries, err := complete(func() ([]netlink.Neigh, error) { return nl.NeighList(0, netlink.FAMILY_V4) })
+	entries, err := netspace.Complete(
+		func() ([]netlink.Neigh, error) { return nl.NeighList(0, netlink.FAMILY_V4) },
+	)
 	if err != nil {
 		return fmt.Errorf("read the neighbours: %w", err)
 	}
@@ -122,7 +126,9 @@ func (s *State) readNeighbours(nl *netlink.Handle, names map[int]string) error {
 		if l.Type != "vxlan" {
 			continue
 		}
-		fdb, err := complete(func() ([]netlink.Neigh, error) { return nl.NeighList(l.Index, unix.AF_BRIDGE) })
+		fdb, err := netspace.Complete(
+			func() ([]netlink.Neigh, error) { return nl.NeighList(l.Index, unix.AF_BRIDGE) },
+		)
 		if err != nil {
 			return fmt.Errorf("read the forwarding entries of %s: %w", l.Name, err)
 		}
@@ -176,24 +182,4 @@ func (s *State) readSysctls(ns netns.NsHandle) error {
 		}
 		return nil
 	})
-}
-
-// complete reads a list, again when a change in between interrupted it.
-func complete[T any](read func() ([]T, error)) ([]T, error) {
-	for range 20 {
-		all, err := read()
-		if !errors.Is(err, netlink.ErrDumpInterrupted) && !errors.Is(err, unix.EINTR) {
-			return all, err
-		}
-	}
-	return nil, netlink.ErrDumpInterrupted
-}
-
-func prefix(n *net.IPNet) (netip.Prefix, bool) {
-	if n == nil {
-		return netip.Prefix{}, false
-	}
-	a, ok := netip.AddrFromSlice(n.IP)
-	bits, _ := n.Mask.Size()
-	return netip.PrefixFrom(a.Unmap(), bits), ok
 }

@@ -166,14 +166,3 @@ func (r PairReport) Recovery(t time.Time) (time.Duration, bool) {
 	}
 	return max(0, last.Start.Add(last.Length).Sub(t)), true
 }
-
-// LostAfter counts the echoes lost in outages that began at t or later.
-func (r PairReport) LostAfter(t time.Time) uint64 {
-	var n uint64
-	for _, o := range r.Outages {
-		if !o.Start.Before(t) {
-			n += o.Lost
-		}
-	}
-	return n
-}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -436,91 +435,6 @@ func TestCompatibleDeviceIsAdopted(t *testing.T) {
 	}
 }
 
-// forwardChain makes a base chain at the forward hook, as iptables-nft or somebody else does.
-func (h host) forwardChain(table, chain string, policy nftables.ChainPolicy, rules ...[]expr.Any) {
-	h.tb.Helper()
-	conn := h.nftables()
-	c := conn.AddChain(&nftables.Chain{Name: chain, Type: nftables.ChainTypeFilter,
-		Table:   conn.AddTable(&nftables.Table{Name: table, Family: nftables.TableFamilyIPv4}),
-		Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter, Policy: &policy})
-	for _, r := range rules {
-		conn.AddRule(&nftables.Rule{Table: c.Table, Chain: c, Exprs: r})
-	}
-	must(h.tb, conn.Flush())
-}
-
-// accepts counts the overlay's rules at the top of a chain.
-func (h host) accepts(table, chain string) int {
-	h.tb.Helper()
-	t := &nftables.Table{Name: table, Family: nftables.TableFamilyIPv4}
-	rules, err := h.nftables().GetRules(t, &nftables.Chain{Name: chain, Table: t})
-	must(h.tb, err)
-	n := 0
-	for n < len(rules) && string(rules[n].UserData) == foreignTag {
-		n++
-	}
-	return n
-}
-
-func TestForwardPolicyDropIsPassedThrough(t *testing.T) {
-	h := newHost(t)
-	h.run(state(1))
-	h.forwardChain("filter", "FORWARD", nftables.ChainPolicyDrop)
-	h.eventually(
-		"two rules let the network through",
-		func() bool { return h.accepts("filter", "FORWARD") == 2 },
-	)
-	conn := h.nftables()
-	conn.FlushTable(&nftables.Table{Name: "filter", Family: nftables.TableFamilyIPv4})
-	must(t, conn.Flush())
-	h.eventually("they are back", func() bool { return h.accepts("filter", "FORWARD") == 2 })
-	if changes := h.apply(state(1)); len(changes) != 0 {
-		t.Errorf("a pass with nothing to do changed %v", changes)
-	}
-}
-
-func TestCatchAllRejectIsPassedThrough(t *testing.T) {
-	h := newHost(t)
-	h.forwardChain(
-		"filter",
-		"FORWARD",
-		nftables.ChainPolicyAccept,
-		[]expr.Any{&expr.Counter{}, &expr.Reject{Type: 0, Code: 1}},
-	)
-	h.apply(state(1))
-	if n := h.accepts("filter", "FORWARD"); n != 2 {
-		t.Errorf("%d rules let the network through", n)
-	}
-}
-
-func TestOpenForwardChainIsLeftAlone(t *testing.T) {
-	h := newHost(t)
-	h.forwardChain("filter", "FORWARD", nftables.ChainPolicyAccept,
-		append(source(netip.MustParsePrefix("192.0.2.0/24"), true), &expr.Verdict{Kind: expr.VerdictDrop}))
-	h.apply(state(1))
-	if n := h.accepts("filter", "FORWARD"); n != 0 {
-		t.Errorf("%d rules were written", n)
-	}
-}
-
-func TestForeignChainThatDropsIsNamed(t *testing.T) {
-	h := newHost(t)
-	h.forwardChain("theirs", "guard", nftables.ChainPolicyDrop)
-	err := netspace.Do(h.ns, func() error {
-		r, err := New(Options{Log: slog.New(slog.DiscardHandler)})
-		must(t, err)
-		r.Set(state(1))
-		_, err = r.Apply(t.Context())
-		return err
-	})
-	if err == nil || !strings.Contains(err.Error(), "policy drop in chain guard of nftables table theirs") {
-		t.Errorf("got %v", err)
-	}
-	if n := h.accepts("theirs", "guard"); n != 0 {
-		t.Errorf("%d rules were written into somebody else's chain", n)
-	}
-}
-
 func TestMissingUplinkIsAnErrorThatNamesIt(t *testing.T) {
 	h := newHost(t)
 	s := state(1)
@@ -534,41 +448,6 @@ func TestMissingUplinkIsAnErrorThatNamesIt(t *testing.T) {
 	})
 	if err == nil || !strings.Contains(err.Error(), "uplink eth7") {
 		t.Fatal(err)
-	}
-}
-
-func TestFindUplink(t *testing.T) {
-	h := newHost(t)
-	find := func(s Selectors) (up plan.Uplink, err error) {
-		err = netspace.Do(h.ns, func() error {
-			var err error
-			up, err = FindUplink(s)
-			return err
-		})
-		return up, err
-	}
-	if _, err := find(Selectors{}); err == nil || !strings.Contains(err.Error(), "--iface") {
-		t.Errorf("without a default route: %v", err)
-	}
-	must(
-		t,
-		h.nl.RouteAdd(&netlink.Route{Gw: net.IP{192, 168, 0, 254}, LinkIndex: h.link("eth0").Attrs().Index}),
-	)
-	for name, s := range map[string]Selectors{
-		"default route": {}, "name": {Names: []string{"eth0"}}, "address": {Names: []string{"192.168.0.1"}},
-		"pattern": {Patterns: []string{"^eth"}}, "reach": {CanReach: "192.168.0.77"},
-		"second name": {Names: []string{"nope", "eth0"}},
-	} {
-		up, err := find(s)
-		if err != nil || up.Name != "eth0" || up.Addr.String() != "192.168.0.1" || up.MTU != 1500 {
-			t.Errorf("%s: %+v, %v", name, up, err)
-		}
-	}
-	if _, err := find(
-		Selectors{Names: []string{"nope"}},
-	); err == nil ||
-		!strings.Contains(err.Error(), "nope") {
-		t.Errorf("a link that is not there: %v", err)
 	}
 }
 

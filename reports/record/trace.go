@@ -36,20 +36,6 @@ type Hop struct {
 	Dead bool `json:"dead,omitempty"`
 }
 
-// DeadHop returns the index of the hop at which the packet died; -1 if all saw it.
-func (t Trace) DeadHop() int {
-	first := -1
-	for i, h := range t.Hops {
-		if h.Dead {
-			return i
-		}
-		if !h.Seen && first < 0 {
-			first = i
-		}
-	}
-	return first
-}
-
 // Invariant is something that must hold of leases, kernel state and addresses at rest.
 type Invariant struct {
 	Name string `json:"name"`
