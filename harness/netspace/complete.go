@@ -12,8 +12,8 @@ import (
 // tries bounds how often a list that changes all the time is read again.
 const tries = 20
 
-// Complete reads a list from the kernel, again when a change in between interrupted it (NLM_F_DUMP_INTR). The
-// error is netlink.ErrDumpInterrupted when every try was.
+// Complete reads a list from the kernel, again when a change in between interrupted it (NLM_F_DUMP_INTR).
+// The error is netlink.ErrDumpInterrupted when every try was.
 func Complete[T any](read func() ([]T, error)) ([]T, error) {
 	for range tries {
 		all, err := read()
