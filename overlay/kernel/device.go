@@ -167,8 +167,12 @@ func (p *pass) sysctls() {
 		if err == nil && strings.TrimSpace(string(raw)) == s.Value {
 			continue
 		}
-		p.do("sysctl", s.Path+" set to "+s.Value, os.WriteFile(path, []byte(s.Value), 0o644))
+		p.do("sysctl", s.Path+" set to "+s.Value, writeSysctl(s.Path, s.Value))
 	}
+}
+
+func writeSysctl(path, value string) error {
+	return os.WriteFile("/proc/sys/"+path, []byte(value), 0o644)
 }
 
 func toIPNet(p netip.Prefix) *net.IPNet {

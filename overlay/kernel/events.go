@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"syscall"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -20,31 +21,34 @@ var groups = []uint{
 // nftablesGroup is NFNLGRP_NFTABLES of linux/netfilter/nfnetlink.h.
 const nftablesGroup = 7
 
-// subscribe returns a channel that is sent to after each change in the kernel that may concern a plan. An
-// event says only that a comparison is due, so a full socket, which loses events, is one more event.
-func subscribe(ctx context.Context, log *slog.Logger) (<-chan struct{}, error) {
-	events := make(chan struct{}, 1)
-	notify := func() {
-		select {
-		case events <- struct{}{}:
-		default:
-		}
-	}
+// subscribe has heard called, from two goroutines, with what each change in the kernel concerns. A full
+// socket, which loses events, concerns everything.
+func (r *Reconciler) subscribe(ctx context.Context) error {
 	route, err := nl.Subscribe(unix.NETLINK_ROUTE, groups...)
 	if err != nil {
-		return nil, fmt.Errorf("subscribe to the kernel's links, addresses, routes and neighbours: %w", err)
+		return fmt.Errorf("subscribe to the kernel's links, addresses, routes and neighbours: %w", err)
 	}
-	go receive(ctx, route, log, notify)
+	go receive(ctx, route, r.opts.Log, func(m syscall.NetlinkMessage) concern {
+		return r.expected.Load().of(m)
+	}, r.heard)
 	filter, err := nl.Subscribe(unix.NETLINK_NETFILTER, nftablesGroup)
 	if err != nil {
-		return nil, fmt.Errorf("subscribe to changes of nftables: %w", err)
+		return fmt.Errorf("subscribe to changes of nftables: %w", err)
 	}
-	go receive(ctx, filter, log, notify)
-	return events, nil
+	go receive(ctx, filter, r.opts.Log, func(syscall.NetlinkMessage) concern {
+		return concern{parts: partRules}
+	}, r.heard)
+	return nil
 }
 
-// receive passes on events until ctx ends.
-func receive(ctx context.Context, socket *nl.NetlinkSocket, log *slog.Logger, notify func()) {
+// receive passes on what events concern until ctx ends.
+func receive(
+	ctx context.Context,
+	socket *nl.NetlinkSocket,
+	log *slog.Logger,
+	of func(syscall.NetlinkMessage) concern,
+	heard func(concern),
+) {
 	defer socket.Close()
 	// Receiving blocks, so it looks up now and then to see whether it should end.
 	if err := socket.SetReceiveTimeout(&unix.Timeval{Sec: 1}); err != nil {
@@ -56,17 +60,16 @@ func receive(ctx context.Context, socket *nl.NetlinkSocket, log *slog.Logger, no
 		case errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR):
 			continue
 		case errors.Is(err, unix.ENOBUFS):
-			notify()
+			heard(concern{parts: allParts, uplink: true})
 			continue
 		case err != nil:
 			log.Error("lost the kernel's events; comparing by the timer only", "err", err)
 			return
 		}
+		var all concern
 		for _, m := range messages {
-			if m.Header.Type != unix.RTM_GETNEIGH { // a question to user space, not a change
-				notify()
-				break
-			}
+			all = all.and(of(m))
 		}
+		heard(all)
 	}
 }

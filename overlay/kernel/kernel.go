@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -31,7 +32,8 @@ type Options struct {
 	Resync time.Duration
 	// Coalesce is how long events are gathered before a comparison. Default 10 ms.
 	Coalesce time.Duration
-	// Changed, if set, is called by Run when links, addresses, routes or rules have changed, whoever did it.
+	// Changed, if set, is called by Run when links, addresses or routes have changed on which the choice of the
+	// uplink may rest.
 	Changed func()
 	// Deaf compares only when the plan is replaced. Only a defect sets it.
 	Deaf bool
@@ -51,14 +53,20 @@ func (c Change) String() string { return c.Kind + ": " + c.What }
 // Reconciler holds the plan and the means to carry it out. Its methods may be called from several
 // goroutines.
 type Reconciler struct {
-	opts Options
-	wake chan struct{}
+	opts     Options
+	wake     chan struct{}
+	expected atomic.Pointer[expectation]
+
+	newsMu  sync.Mutex
+	news    concern // not acted on yet
+	failing string  // why the last pass did not succeed
 
 	mu       sync.Mutex // one pass at a time
 	nl       *netlink.Handle
 	want     plan.State
 	set      bool
-	legacyAt time.Time // when iptables-legacy was looked at last
+	links    map[string]netlink.Link // of the plan, as the last pass over them found them
+	legacyAt time.Time               // when iptables-legacy was looked at last
 	repairs  map[string]int
 }
 
@@ -74,15 +82,27 @@ func New(opts Options) (*Reconciler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
-	return &Reconciler{opts: opts, nl: nl, wake: make(chan struct{}, 1), repairs: map[string]int{}}, nil
+	r := &Reconciler{opts: opts, nl: nl, wake: make(chan struct{}, 1), repairs: map[string]int{}}
+	r.expected.Store(expect(plan.State{}, nil))
+	return r, nil
 }
 
 // Set replaces the plan. Run carries it out; so does Apply.
 func (r *Reconciler) Set(s plan.State) {
 	r.mu.Lock()
+	differ := allParts
+	if r.set {
+		differ = changes(r.want, s)
+	}
 	r.want, r.set = s, true
+	r.expected.Store(expect(s, r.links))
 	r.mu.Unlock()
-	r.poke()
+	r.newsMu.Lock()
+	r.news.parts |= differ
+	r.newsMu.Unlock()
+	if differ != 0 {
+		r.poke()
+	}
 }
 
 func (r *Reconciler) poke() {
@@ -90,6 +110,32 @@ func (r *Reconciler) poke() {
 	case r.wake <- struct{}{}:
 	default:
 	}
+}
+
+// heard takes note of what events concern. While something is not as planned, any event may be what it waits
+// for.
+func (r *Reconciler) heard(c concern) {
+	if r.opts.Deaf {
+		return
+	}
+	r.newsMu.Lock()
+	if r.failing != "" {
+		c.parts = allParts
+	}
+	r.news = r.news.and(c)
+	r.newsMu.Unlock()
+	if c != (concern{}) {
+		r.poke()
+	}
+}
+
+// take returns what is due, which is then acted on.
+func (r *Reconciler) take() concern {
+	r.newsMu.Lock()
+	defer r.newsMu.Unlock()
+	c := r.news
+	r.news = concern{}
+	return c
 }
 
 // Repairs returns how many things of each kind have been changed so far.
@@ -103,71 +149,66 @@ func (r *Reconciler) Repairs() map[string]int {
 	return counts
 }
 
-// Run repairs until ctx ends: when the plan is replaced, when the kernel reports a change, and every Resync.
-// The kernel is left as it is.
+// Run repairs until ctx ends: when the plan is replaced, when the kernel reports a change that concerns it,
+// and every Resync. The kernel is left as it is.
 func (r *Reconciler) Run(ctx context.Context) error {
-	events, err := subscribe(ctx, r.opts.Log)
-	if err != nil {
+	if err := r.subscribe(ctx); err != nil {
 		return err
 	}
 	resync := time.NewTicker(r.opts.Resync)
 	defer resync.Stop()
-	failing := ""
 	for {
-		// What a pass changes comes back as events, so passes keep a distance.
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(r.opts.Coalesce):
-		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-r.wake:
 		case <-resync.C:
-			if r.opts.Deaf {
-				continue
-			}
-		case <-events:
-			if r.opts.Deaf {
-				continue
-			}
-			// A burst (a link that goes takes its routes along) is one comparison.
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(r.opts.Coalesce):
-			}
-			drain(events)
-			if r.opts.Changed != nil {
-				r.opts.Changed()
-			}
+			r.heard(concern{parts: allParts})
 		}
-		changes, err := r.Apply(ctx)
-		for _, c := range changes {
-			r.opts.Log.Info("repaired "+c.Kind, "what", c.What)
+		// A burst (a link that goes takes its routes along) is one comparison, and what a pass changes comes
+		// back as events, so passes keep a distance.
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(r.opts.Coalesce):
 		}
-		switch {
-		case err != nil && err.Error() != failing:
-			r.opts.Log.Error("the data plane is not as planned; trying again", "err", err)
-			failing = err.Error()
-		case err == nil && failing != "":
-			r.opts.Log.Info("the data plane is as planned again")
-			failing = ""
+		due := r.take()
+		if due.uplink && r.opts.Changed != nil {
+			r.opts.Changed()
+		}
+		if due.parts != 0 {
+			r.report(r.compare(ctx, due.parts))
 		}
 	}
 }
 
-func drain(events <-chan struct{}) {
-	select {
-	case <-events:
-	default:
+// report logs what a pass has repaired, and once what it could not.
+func (r *Reconciler) report(changes []Change, err error) {
+	for _, c := range changes {
+		r.opts.Log.Info("repaired "+c.Kind, "what", c.What)
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	r.newsMu.Lock()
+	before := r.failing
+	r.failing = text
+	r.newsMu.Unlock()
+	switch {
+	case text != "" && text != before:
+		r.opts.Log.Error("the data plane is not as planned; trying again", "err", err)
+	case text == "" && before != "":
+		r.opts.Log.Info("the data plane is as planned again")
 	}
 }
 
-// Apply compares once and repairs what differs. It goes on after an error, since half a data plane carries
-// more than none, and returns all errors joined.
-func (r *Reconciler) Apply(ctx context.Context) ([]Change, error) {
+// Apply compares everything once and repairs what differs. It goes on after an error, since half a data plane
+// carries more than none, and returns all errors joined.
+func (r *Reconciler) Apply(ctx context.Context) ([]Change, error) { return r.compare(ctx, allParts) }
+
+// compare is Apply for some parts.
+func (r *Reconciler) compare(ctx context.Context, parts part) ([]Change, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.set {
@@ -177,7 +218,14 @@ func (r *Reconciler) Apply(ctx context.Context) ([]Change, error) {
 	if p.legacyDue {
 		r.legacyAt = time.Now()
 	}
-	p.run(ctx)
+	if r.links == nil || parts&partLinks != 0 {
+		parts = allParts
+		r.links = p.devices()
+		r.expected.Store(expect(r.want, r.links))
+	}
+	if r.links != nil {
+		p.run(ctx, parts, r.links)
+	}
 	for _, c := range p.changes {
 		r.repairs[c.Kind]++
 	}
@@ -197,18 +245,25 @@ type pass struct {
 
 // run repairs in the order in which no packet is lost: what leads to a peer before the route that uses it,
 // and the other way round when something goes.
-func (p *pass) run(ctx context.Context) {
-	links := p.devices()
-	if links == nil {
-		return
+func (p *pass) run(ctx context.Context, parts part, links map[string]netlink.Link) {
+	if parts&partSysctls != 0 {
+		p.sysctls()
 	}
-	p.sysctls()
-	p.addresses(links)
-	p.rules()
-	dropNeighbours := p.neighbours(links)
-	p.routes(links)
-	p.blackholes()
-	dropNeighbours()
+	if parts&partLinks != 0 {
+		p.addresses(links)
+	}
+	if parts&partRules != 0 {
+		p.rules()
+	}
+	drop := func() {}
+	if parts&partPeers != 0 {
+		drop = p.neighbours(links)
+	}
+	if parts&partRoutes != 0 {
+		p.routes(links)
+		p.blackholes()
+	}
+	drop()
 	if p.legacyDue {
 		for _, want := range p.want.Rules {
 			p.legacy(ctx, want)

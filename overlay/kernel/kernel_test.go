@@ -332,7 +332,7 @@ func TestTamperingIsRepairedByEvents(t *testing.T) {
 		},
 		"forwarding off": func(h host, _ plan.State) error {
 			return netspace.Do(h.ns, func() error {
-				return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0"), 0o644)
+				return writeSysctl("net/ipv4/ip_forward", "0")
 			})
 		},
 		"uplink down and up": func(h host, _ plan.State) error {

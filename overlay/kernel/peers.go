@@ -209,8 +209,13 @@ func (p *pass) ownRoute(raw netlink.Route, names map[int]string) (ownRoute, bool
 		return ownRoute{}, false // a plain route of the uplink's own, or by now somebody else's
 	}
 	r := plan.Route{Dst: dst, Via: via.Unmap(), Link: name, Onlink: raw.Flags&unix.RTNH_F_ONLINK != 0}
-	standardMetric := raw.Priority == 0 || (dst.Addr().Is6() && raw.Priority == 1024)
-	return ownRoute{Route: r, raw: raw, plain: standardMetric && raw.Tos == 0}, true
+	return ownRoute{Route: r, raw: raw, plain: plainRoute(dst, raw.Priority, raw.Tos)}, true
+}
+
+// plainRoute reports whether a route has the metric and the type of service that it gets unless told
+// otherwise (1024 is IP6_RT_PRIO_USER of net/ip6_route.h).
+func plainRoute(dst netip.Prefix, metric, tos int) bool {
+	return tos == 0 && (metric == 0 || dst.Addr().Is6() && metric == 1024)
 }
 
 // insidePrefix reports whether a prefix lies inside one of the overlay's networks, now or before, or is one.

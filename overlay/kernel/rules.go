@@ -120,24 +120,12 @@ func chains(table *nftables.Table) []*nftables.Chain {
 
 // current reports whether the kernel holds exactly these rules, in this order.
 func current(conn *nftables.Conn, family nftables.TableFamily, rules []rule) (bool, error) {
-	tables, err := dump(func() ([]*nftables.Table, error) { return conn.ListTablesOfFamily(family) })
-	if err != nil {
-		return false, fmt.Errorf("list nftables tables: %w", err)
-	}
-	for _, t := range tables {
-		if t.Name == tableName {
-			return sameRules(conn, t, rules)
-		}
-	}
-	return false, nil
-}
-
-func sameRules(conn *nftables.Conn, table *nftables.Table, rules []rule) (bool, error) {
+	table := &nftables.Table{Name: tableName, Family: family}
 	next := 0
 	for _, c := range chains(table) {
 		have, err := dump(func() ([]*nftables.Rule, error) { return conn.GetRules(table, c) })
 		if errors.Is(err, unix.ENOENT) {
-			return false, nil
+			return false, nil // the chain is not there, or the table
 		}
 		if err != nil {
 			return false, fmt.Errorf("list rules of chain %s: %w", c.Name, err)
