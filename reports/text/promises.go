@@ -3,6 +3,7 @@ package text
 import (
 	"regexp"
 	"slices"
+	"sync"
 )
 
 // Components that a fault can be of, in the order of the table.
@@ -54,10 +55,11 @@ func FaultID(name string) string {
 	return ""
 }
 
-// promises is the table. The names are those of package fault, whose catalogue a test compares with it.
-func promises() []promise {
+// promises is the table, compiled once. The names are those of package fault, whose catalogue a test compares
+// with it.
+var promises = sync.OnceValue(func() []promise {
 	return slices.Concat(promisesOfEtcd(), promisesOfNodes(), promisesOfKernels(), promisesOfDisks())
-}
+})
 
 func promised(component, id, name, what string) promise {
 	return promise{id, component, regexp.MustCompile("^(?:" + name + ")$"), what}
