@@ -39,8 +39,8 @@ func addPods(ctx context.Context, c *harness.Cluster, name string, nodes ...stri
 	return pods
 }
 
-// expectMeshAmong starts the mesh among the first pod of each node, and from each node.
-func expectMeshAmong(ctx context.Context, c *harness.Cluster) error {
+// meshAmong starts the mesh among the first pod of each node, and from each node.
+func meshAmong(ctx context.Context, c *harness.Cluster) error {
 	var first []*pod.Pod
 	for _, n := range c.Nodes() {
 		first = append(first, c.PodsOn(n)[0])

@@ -20,9 +20,9 @@ import (
 // keepsWorking breaks etcd for longer than a lease lives, heals it, and has a node join.
 func keepsWorking(ctx context.Context, c *harness.Cluster, broken fault.Fault) {
 	GinkgoHelper()
-	before := subnets(c, "node01", "node02", "node03", "node04")
+	before := subnets(c, "node01", "node02", "node03")
 	pids := map[string]int{}
-	for _, n := range []string{"node01", "node02", "node03", "node04"} {
+	for _, n := range []string{"node01", "node02", "node03"} {
 		agent, err := c.Agent(n)
 		Expect(err).NotTo(HaveOccurred())
 		pids[n] = agent.Pid()
@@ -30,10 +30,10 @@ func keepsWorking(ctx context.Context, c *harness.Cluster, broken fault.Fault) {
 	suite.Inject(ctx, c, broken)
 	talkFor(ctx, c, 300)
 	suite.Heal(ctx, c)
-	Eventually(ctx, func() []string { return leasesOf(ctx, c, "node01", "node02", "node03", "node04") }).
+	Eventually(ctx, func() []string { return leasesOf(ctx, c, "node01", "node02", "node03") }).
 		WithTimeout(10 * time.Second).Should(Equal(before))
-	suite.Step(c, "node05 joins")
-	Expect(c.StartAgent(ctx, "node05")).To(Succeed())
+	suite.Step(c, "node04 joins")
+	Expect(c.StartAgent(ctx, "node04")).To(Succeed())
 	Expect(c.WaitConverged(ctx)).To(Succeed())
 	for n, pid := range pids {
 		agent, err := c.Agent(n)
@@ -53,7 +53,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 				needs(driver.FeatureLeaseTTL)
 			}
 			c := running(ctx, harness.Options{
-				Nodes: 5, Idle: []string{"node05"}, LeaseTTL: 2 * time.Second, EtcdTLS: tls,
+				Nodes: 4, Idle: []string{"node04"}, LeaseTTL: 2 * time.Second, EtcdTLS: tls,
 			})
 			keepsWorking(ctx, c, broken)
 		},
@@ -106,13 +106,13 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 		suite.Red("first-endpoint-only"),
 		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{
-				Nodes: 6, Idle: []string{"node05", "node06"}, EtcdMembers: 3, LeaseTTL: 2 * time.Second,
+				Nodes: 5, Idle: []string{"node04", "node05"}, EtcdMembers: 3, LeaseTTL: 2 * time.Second,
 			})
-			four := []string{"node01", "node02", "node03", "node04"}
-			before := subnets(c, four...)
+			three := []string{"node01", "node02", "node03"}
+			before := subnets(c, three...)
 			suite.Inject(ctx, c, fault.EtcdMemberLost{})
-			suite.Step(c, "node05 joins, with two members")
-			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
+			suite.Step(c, "node04 joins, with two members")
+			Expect(c.StartAgent(ctx, "node04")).To(Succeed())
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			suite.Heal(ctx, c)
 			suite.Inject(ctx, c, fault.EtcdQuorumLost{})
@@ -120,10 +120,10 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			suite.Step(c, "pods are made while etcd has no quorum")
 			expectFreshPods(ctx, c, "no-quorum")
 			suite.Heal(ctx, c)
-			Eventually(ctx, func() []string { return leasesOf(ctx, c, four...) }).WithTimeout(10 * time.Second).
+			Eventually(ctx, func() []string { return leasesOf(ctx, c, three...) }).WithTimeout(10 * time.Second).
 				Should(Equal(before))
-			suite.Step(c, "node06 joins")
-			Expect(c.StartAgent(ctx, "node06")).To(Succeed())
+			suite.Step(c, "node05 joins")
+			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			expectNothingLost(ctx, c)
 		},
@@ -132,7 +132,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 
 	It("whose connection to a node goes silent is noticed, and another joins", Label("fault:etcd-black-hole"),
 		suite.Red("watch-not-relisted"), func(ctx SpecContext) {
-			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}})
+			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}})
 			suite.Inject(ctx, c, fault.EtcdBlackHole{Node: "node01"})
 			agent, err := c.Agent("node01")
 			Expect(err).NotTo(HaveOccurred())
@@ -142,8 +142,8 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 					Should(ContainElement(ContainSubstring("etcd does not answer")))
 				c.Figure("silence noticed after", time.Since(at).Seconds(), "s")
 			}
-			suite.Step(c, "node05 joins, and node01 cannot hear of it")
-			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
+			suite.Step(c, "node04 joins, and node01 cannot hear of it")
+			Expect(c.StartAgent(ctx, "node04")).To(Succeed())
 			suite.Heal(ctx, c)
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			expectNothingLost(ctx, c)

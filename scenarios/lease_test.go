@@ -40,17 +40,17 @@ func waiveMoved(c *harness.Cluster) {
 var _ = Describe("lease", Label("kind:lease"), func() {
 	It("of another is never disturbed by a late renewal", Label("issue:flannel-1343"),
 		suite.Red("renew-unconditionally"), func(ctx SpecContext) {
-			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}, LeaseTTL: 2 * time.Second})
+			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}, LeaseTTL: 2 * time.Second})
 			given, err := c.SubnetOf("node01")
 			Expect(err).NotTo(HaveOccurred())
 			suite.Inject(ctx, c, fault.AgentPause{Node: "node01"},
 				fault.LeaseExpire{Node: "node01", Within: 10 * time.Second},
-				fault.SubnetTaken{From: "node01", By: "node05"})
+				fault.SubnetTaken{From: "node01", By: "node04"})
 			waiveMoved(c)
 			suite.Heal(ctx, c)
 			Eventually(ctx, func() (string, error) { return c.SubnetOf("node01") }).WithTimeout(5 * time.Second).
 				ShouldNot(Equal(given))
-			owner, err := c.Machine("node05")
+			owner, err := c.Machine("node04")
 			Expect(err).NotTo(HaveOccurred())
 			Consistently(ctx, func() (harness.Lease, error) { return holder(ctx, c, given) }).
 				WithTimeout(3*time.Second).WithPolling(50*time.Millisecond).
@@ -61,12 +61,12 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 
 	It("given away while its node was off makes the node move, and its stale cni0 stops no new pod",
 		Label("issue:flannel-1289"), suite.Red("forget-subnet"), func(ctx SpecContext) {
-			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}, LeaseTTL: 2 * time.Second})
+			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}, LeaseTTL: 2 * time.Second})
 			given, err := c.SubnetOf("node01")
 			Expect(err).NotTo(HaveOccurred())
 			suite.Inject(ctx, c, fault.AgentStop{Node: "node01"},
 				fault.LeaseExpire{Node: "node01", Within: 10 * time.Second},
-				fault.SubnetTaken{From: "node01", By: "node05"})
+				fault.SubnetTaken{From: "node01", By: "node04"})
 			waiveMoved(c)
 			suite.Heal(ctx, c)
 			var moved string
@@ -75,7 +75,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(moved).NotTo(Equal(given))
 			}).WithTimeout(5 * time.Second).Should(Succeed())
-			Expect(c.LeaseOf(ctx, "node05")).To(Equal(given))
+			Expect(c.LeaseOf(ctx, "node04")).To(Equal(given))
 			suite.Step(c, "a pod is made on the node that moved")
 			p, err := c.AddPod(ctx, "node01", "node01-fresh")
 			Expect(err).NotTo(HaveOccurred())
@@ -85,22 +85,22 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 
 	It("that is a reservation stays one", Label("issue:flannel-1329"), suite.Red("reservation-taken"),
 		func(ctx SpecContext) {
-			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}, LeaseTTL: 2 * time.Second})
-			m, err := c.Machine("node05")
+			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}, LeaseTTL: 2 * time.Second})
+			m, err := c.Machine("node04")
 			Expect(err).NotTo(HaveOccurred())
 			const reserved = "172.16.77.0-24"
-			suite.Inject(ctx, c, fault.KeysPut{What: "a reservation for node05", Keys: map[string]string{
+			suite.Inject(ctx, c, fault.KeysPut{What: "a reservation for node04", Keys: map[string]string{
 				"subnets/" + reserved: fmt.Sprintf(`{"PublicIP":%q,"PublicIPv6":null,"BackendType":"vxlan",`+
 					`"BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:05"}}`, m.Addr()),
 			}})
-			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
-			Expect(c.SubnetOf("node05")).To(Equal(reserved))
+			Expect(c.StartAgent(ctx, "node04")).To(Succeed())
+			Expect(c.SubnetOf("node04")).To(Equal(reserved))
 			unbound := HaveField("ID", int64(0))
 			Consistently(ctx, func() (harness.Lease, error) { return holder(ctx, c, reserved) }).
 				WithTimeout(3 * time.Second).WithPolling(100 * time.Millisecond).Should(unbound)
-			suite.Inject(ctx, c, fault.AgentStop{Node: "node05"})
+			suite.Inject(ctx, c, fault.AgentStop{Node: "node04"})
 			Expect(holder(ctx, c, reserved)).To(And(HaveField("Key", reserved), unbound))
-			expectNothingLostBut(ctx, c, "node05")
+			expectNothingLostBut(ctx, c, "node04")
 		}, SpecTimeout(time.Minute))
 
 	It(
@@ -123,7 +123,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 				Should(HaveEach(HaveField("TTL", BeNumerically(">=", ttl/2))))
 			Consistently(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).
 				WithTimeout(ttl + ttl/2).WithPolling(100 * time.Millisecond).
-				Should(And(HaveLen(4), HaveEach(HaveField("TTL", BeNumerically(">=", time.Second)))))
+				Should(And(HaveLen(len(c.Nodes())), HaveEach(HaveField("TTL", BeNumerically(">=", time.Second)))))
 			Expect(c.EtcdLeases(ctx)).To(ConsistOf(before), "a lease was lost and granted anew")
 			Expect(agent.Running()).To(BeTrue())
 			expectNothingLost(ctx, c)

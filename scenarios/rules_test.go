@@ -61,10 +61,10 @@ func outside(c *harness.Cluster) string {
 var _ = Describe("rules", Label("kind:rules"), func() {
 	DescribeTable("that drop forwarding before the agent starts are passed through",
 		suite.Red("no-forward-rules"), func(ctx SpecContext, what fault.Tampering) {
-			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}})
-			suite.Inject(ctx, c, fault.Tamper{Node: "node05", What: what})
-			suite.Step(c, "node05 joins")
-			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
+			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}})
+			suite.Inject(ctx, c, fault.Tamper{Node: "node04", What: what})
+			suite.Step(c, "node04 joins")
+			Expect(c.StartAgent(ctx, "node04")).To(Succeed())
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			expectFreshPods(ctx, c, "fresh")
 			expectNothingLost(ctx, c)

@@ -58,7 +58,7 @@ var _ = Describe(
 				before, err := c.SubnetOf(victim)
 				Expect(err).NotTo(HaveOccurred())
 				silent := addPods(ctx, c, "silent")
-				Expect(expectMeshAmong(ctx, c)).To(Succeed())
+				Expect(meshAmong(ctx, c)).To(Succeed())
 				talkFor(ctx, c, 50)
 				expired(ctx, c)
 				suite.Inject(ctx, c, also...)

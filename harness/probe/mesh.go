@@ -47,6 +47,7 @@ type Mesh struct {
 	opts  Options
 	nonce uint64
 	stop  context.CancelFunc
+	wake  chan struct{} // a pair has been added
 	done  sync.WaitGroup
 
 	mu        sync.Mutex
@@ -101,7 +102,7 @@ func NewMesh(opts Options) *Mesh {
 	_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
 	ctx, stop := context.WithCancel(context.Background())
 	m := &Mesh{
-		opts: opts, nonce: binary.BigEndian.Uint64(raw[:]), stop: stop, endpoints: map[string]*endpoint{},
+		opts: opts, nonce: binary.BigEndian.Uint64(raw[:]), stop: stop, wake: make(chan struct{}, 1), endpoints: map[string]*endpoint{},
 		byID: map[uint32]*pair{}, errors: map[errorKey]*ICMPError{},
 	}
 	m.done.Go(func() { m.send(ctx) })
@@ -178,6 +179,10 @@ func (m *Mesh) newPair(from, to string, asked bool) (*pair, error) {
 	}
 	m.pairs = append(m.pairs, p)
 	m.byID[p.id] = p
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
 	return p, nil
 }
 
@@ -192,24 +197,43 @@ func (m *Mesh) Stop(from, to string) {
 	}
 }
 
-// send is the one goroutine that sends.
+// send is the one goroutine that sends. It wakes when an echo is due, for all that are due within a grain, and
+// sleeps while there is nothing to send or to decide.
 func (m *Mesh) send(ctx context.Context) {
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
+	grain := min(2*time.Millisecond, m.opts.Interval/4)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-timer.C:
+		case <-m.wake:
 		}
-		m.mu.Lock()
-		now := time.Now()
-		for _, p := range m.pairs {
-			m.sendDue(p, now)
-			p.track.settle(now.Add(-slack))
-		}
-		m.mu.Unlock()
+		timer.Reset(max(grain, time.Until(m.round())))
 	}
+}
+
+// idle is how often echoes are decided while none is sent.
+const idle = 50 * time.Millisecond
+
+// round sends what is due and decides what can be, and returns when to do so again.
+func (m *Mesh) round() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next := time.Now().Add(time.Hour)
+	for _, p := range m.pairs {
+		now := time.Now()
+		m.sendDue(p, now)
+		p.track.settle(now.Add(-slack))
+		switch {
+		case p.active && p.due.Before(next):
+			next = p.due
+		case len(p.track.open) > 0 && now.Add(idle).Before(next):
+			next = now.Add(idle)
+		}
+	}
+	return next
 }
 
 func (m *Mesh) sendDue(p *pair, now time.Time) {

@@ -1,0 +1,180 @@
+package harness_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/observe"
+)
+
+// BenchmarkCost measures agents: N started at once until every node has a route, a neighbour and a forwarding
+// entry for all others (all-s), one more until all others know it (join-s), and for each agent the CPU time
+// with its children (cpu-s), the memory (MB) and the CPU time of an idle second (idle-ms). Another agent than
+// the overlay's own is named in NEMESH_AGENT, and agents that died of a lost race are counted (died).
+func BenchmarkCost(b *testing.B) {
+	for _, n := range []int{10, 30, 50} {
+		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
+			for b.Loop() {
+				measureCost(b, n)
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func measureCost(b *testing.B, n int) {
+	ctx := b.Context()
+	opts := harness.Options{Agent: ours(), Nodes: n + 1, PodsPerNode: -1}.WithEnv()
+	for i := range n + 1 {
+		opts.Idle = append(opts.Idle, fmt.Sprintf("node%02d", i+1))
+	}
+	c := cluster(b, opts)
+	began := time.Now()
+	agents := launch(ctx, b, c, opts.Idle[:n])
+	died := untilKnown(ctx, b, c, opts.Idle[:n], n-1)
+	b.ReportMetric(time.Since(began).Seconds(), "all-s")
+
+	began = time.Now()
+	launch(ctx, b, c, opts.Idle[n:])
+	died += untilKnown(ctx, b, c, opts.Idle, n)
+	b.ReportMetric(time.Since(began).Seconds(), "join-s")
+	b.ReportMetric(float64(died), "died")
+
+	// What they have spent until then, and what they spend when nothing happens.
+	settle(ctx, 2*time.Second)
+	var spent, memory float64
+	for _, a := range agents {
+		spent += cpuOf(b, a)
+		memory += residentOf(b, a)
+	}
+	const idle = 5 * time.Second
+	settle(ctx, idle)
+	later := 0.0
+	for _, a := range agents {
+		later += cpuOf(b, a)
+	}
+	each := float64(len(agents))
+	b.ReportMetric(spent/each, "cpu-s")
+	b.ReportMetric(memory/each, "MB")
+	b.ReportMetric((later-spent)/each/idle.Seconds()*1000, "idle-ms")
+}
+
+// settle lets time pass that is itself measured.
+func settle(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func launch(ctx context.Context, b *testing.B, c *harness.Cluster, nodes []string) []*node.Process {
+	b.Helper()
+	agents := make([]*node.Process, len(nodes))
+	var all errgroup.Group
+	for i, name := range nodes {
+		all.Go(func() (err error) {
+			agents[i], err = c.LaunchAgent(ctx, name)
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		b.Fatal(err)
+	}
+	return agents
+}
+
+// untilKnown waits until each node has entries for all its peers. It looks seldom, since looking costs time
+// that the agents need. Agents that end are started again, as a supervisor would, and counted.
+func untilKnown(ctx context.Context, b *testing.B, c *harness.Cluster, nodes []string, peers int) (died int) {
+	b.Helper()
+	deadline := time.Now().Add(2 * time.Minute)
+	for _, name := range nodes {
+		for {
+			if a, err := c.Agent(name); err != nil {
+				b.Fatal(err)
+			} else if !a.Running() {
+				died++
+				launch(ctx, b, c, []string{name})
+			}
+			missing, err := unknown(c, name, peers)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if missing == "" {
+				break
+			}
+			if time.Now().After(deadline) {
+				b.Fatalf("%s does not know its peers: %s", name, missing)
+			}
+			settle(ctx, 20*time.Millisecond)
+		}
+	}
+	return died
+}
+
+// unknown says of what a node has too few.
+func unknown(c *harness.Cluster, name string, peers int) (string, error) {
+	n, err := c.Node(name)
+	if err != nil {
+		return "", err
+	}
+	s, err := observe.Take(n.NetNS())
+	if err != nil {
+		return "", err
+	}
+	device := c.Device()
+	for kind, list := range map[string][]string{"routes": s.Routes, "neighbours": s.Neighbours, "FDB": s.FDB} {
+		count := 0
+		for _, l := range list {
+			if strings.Contains(l, device) && !strings.Contains(l, "fe80") && !strings.HasSuffix(l, "NOARP") {
+				count++
+			}
+		}
+		if count < peers {
+			return fmt.Sprintf("%d %s of %d", count, kind, peers), nil
+		}
+	}
+	return "", nil
+}
+
+// cpuOf returns the seconds of CPU time that a process and its ended children have used (proc_pid_stat(5)).
+func cpuOf(b *testing.B, p *node.Process) float64 {
+	b.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid()))
+	if err != nil {
+		return 0 // it has died
+	}
+	fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+2:]))
+	ticks := 0.0
+	for _, f := range fields[11:15] {
+		v, err := strconv.ParseFloat(f, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticks += v
+	}
+	return ticks / 100
+}
+
+// residentOf returns the megabytes of memory that a process holds.
+func residentOf(b *testing.B, p *node.Process) float64 {
+	b.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.Pid()))
+	if err != nil {
+		return 0
+	}
+	pages, err := strconv.ParseFloat(strings.Fields(string(raw))[1], 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return pages * float64(os.Getpagesize()) / (1 << 20)
+}
