@@ -57,6 +57,8 @@ func alone(ctx context.Context) *harness.Cluster {
 }
 
 var _ = Describe("CNI", Label("kind:cni"), func() {
+	// flannel#2437, #2253. Reported: a pod set up before the agent had written subnet.env failed with a
+	// file not found, and left things behind. Right: a clear error that can be retried, and nothing left.
 	It("ADD before the node has a subnet says so, leaks nothing, and works when it has one",
 		Label("issue:flannel-2437"), suite.Red("guess-subnet"), func(ctx SpecContext) {
 			c := alone(ctx)
@@ -70,6 +72,9 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			Expect(leftovers(c, "node02")).To(BeEmpty())
 		}, SpecTimeout(time.Minute))
 
+	// flannel#1662; kubernetes#43014. Reported: with the plugin's cache damaged, gone, or removed before
+	// the delegate had failed, DEL failed for ever or left veth and address behind. Right: it succeeds,
+	// and nothing is left.
 	DescribeTable("DEL leaves nothing",
 		func(ctx SpecContext, damage func(ctx context.Context, c *harness.Cluster, m *node.Machine, p *pod.Pod)) {
 			c := alone(ctx)
@@ -120,6 +125,8 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			}),
 	)
 
+	// plugins#252, #697. Reported: pods that vanished with their node never had a DEL, and their addresses
+	// were never freed, until none was left. Right: garbage collection frees them.
 	It("GC frees what pods that vanished have held, until the range is exhausted and after",
 		Label("issue:plugins-252"), suite.Red("gc-nothing"), func(ctx SpecContext) {
 			c := chaos.Cluster(ctx, harness.Options{
@@ -147,6 +154,8 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			Expect(leftovers(c, "node01")).To(HaveLen(4), "two pods have a veth and an address each")
 		}, SpecTimeout(time.Minute))
 
+	// plugins#29, PR#97. Reported: an ADD that failed half way left a veth on cni0 and a reserved address.
+	// Right: nothing is left.
 	It("ADD that fails when the bridge has done its part leaves nothing", Label("issue:plugins-29"),
 		suite.Red("no-undo"), func(ctx SpecContext) {
 			c := alone(ctx)
@@ -170,6 +179,8 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			Expect(leftovers(c, "node01")).To(ConsistOf(before))
 		}, SpecTimeout(time.Minute))
 
+	// plugins#1121. Reported: an ADD failed because routes or addresses changed while the kernel listed
+	// them (NLM_F_DUMP_INTR). Right: the list is read again.
 	It("ADD works while routes and addresses come and go", Label("issue:plugins-1121"), suite.Red("dumps-once"),
 		func(ctx SpecContext) {
 			c := alone(ctx)

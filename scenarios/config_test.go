@@ -64,6 +64,9 @@ func mtus(ctx context.Context, c *harness.Cluster, name, podName string) map[str
 }
 
 var _ = Describe("network configuration", Label("kind:config"), func() {
+	// flannel#716, #813, #1604. Reported: after another network was put into etcd and agents were
+	// restarted, routes, rules and bridge of the old one stayed. Right: untouched until a restart, nothing
+	// left of it after.
 	It("that names another network is taken over at restart, and nothing of the old one is left",
 		Label("issue:flannel-716"), suite.Red("no-clean-up-at-start"), func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})
@@ -90,6 +93,8 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 				WithTimeout(10 * time.Second).Should(Succeed())
 		}, SpecTimeout(time.Minute))
 
+	// flannel#1011. Reported: another MTU in the configuration did not reach the device that was there, or
+	// pods and device did not agree on it. Right: all agree after the restart.
 	It(
 		"with another MTU reaches device, subnet.env, bridge and new pods at restart",
 		Label("issue:flannel-1011"),
@@ -112,6 +117,8 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 })
 
 var _ = Describe("uplink", Label("kind:data-plane"), func() {
+	// flannel#841, #1775. Reported: the uplink got another MTU, and device, subnet.env and pods kept
+	// theirs; packets of full size were swallowed. Right: all follow, without a restart.
 	It("with another MTU changes device, subnet.env, bridge and new pods, without a restart",
 		Label("issue:flannel-841"), suite.Red("keep-mtu"), func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})

@@ -46,6 +46,9 @@ func keepsWorking(ctx context.Context, c *harness.Cluster, broken fault.Fault) {
 }
 
 var _ = Describe("etcd", Label("kind:survival"), func() {
+	// flannel#1240, #904, #1133; microk8s#2297. Reported: etcd refused writes for want of space, or
+	// certificates had expired, and agents gave up their lease or ended. Right: the data plane stays, and
+	// they go on trying.
 	DescribeTable("that fails for longer than a lease lives costs no packet and no restart",
 		suite.Red("renewal-gives-up"),
 		func(ctx SpecContext, tls bool, broken fault.Fault) {
@@ -77,6 +80,8 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Label("issue:flannel-1133", "fault:etcd-cert-replaced"), true, fault.EtcdCertReplaced{}),
 	)
 
+	// flannel#829, #432. Reported: certificates were renewed on disk, and agents used the old ones until
+	// they were restarted. Right: the new one is used at the next connection.
 	It("takes an agent back whose certificate was renewed on disk, without a restart",
 		Label("issue:flannel-829", "fault:client-cert-expired"), suite.Red("certificates-once"),
 		func(ctx SpecContext) {
@@ -100,6 +105,8 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			expectNothingLost(ctx, c)
 		}, SpecTimeout(time.Minute))
 
+	// flannel#1633, #390. Reported: an agent stayed with the one member that it had first, which was gone.
+	// Right: any member that lives will do.
 	It(
 		"of three members loses its leader, then its quorum",
 		Label("fault:etcd-member-loss", "fault:etcd-quorum-loss"),
@@ -130,6 +137,8 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 		SpecTimeout(time.Minute),
 	)
 
+	// flannel#1633. Reported: a connection was swallowed without an error, and the agent waited on it for
+	// minutes. Right: noticed, and another is made.
 	It("whose connection to a node goes silent is noticed, and another joins", Label("fault:etcd-black-hole"),
 		suite.Red("watch-not-relisted"), func(ctx SpecContext) {
 			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}})

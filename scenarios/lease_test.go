@@ -38,6 +38,9 @@ func waiveMoved(c *harness.Cluster) {
 }
 
 var _ = Describe("lease", Label("kind:lease"), func() {
+	// flannel#1343. Reported: a node cut off from etcd renewed its lease late, after it had expired and
+	// another node had the subnet; both then believed that it was theirs. Right: the renewal is refused,
+	// and the late one moves.
 	It("of another is never disturbed by a late renewal", Label("issue:flannel-1343"),
 		suite.Red("renew-unconditionally"), func(ctx SpecContext) {
 			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}, LeaseTTL: 2 * time.Second})
@@ -59,6 +62,9 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			expectNothingLostBut(ctx, c, "node01")
 		}, SpecTimeout(time.Minute))
 
+	// flannel#1289. Reported: a node was off, its subnet was given away, and it came back with the old
+	// subnet.env; no new pod could be set up, since cni0 had the old address. Right: it takes another
+	// subnet, and the stale cni0 is healed.
 	It("given away while its node was off makes the node move, and its stale cni0 stops no new pod",
 		Label("issue:flannel-1289"), suite.Red("forget-subnet"), func(ctx SpecContext) {
 			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}, LeaseTTL: 2 * time.Second})
@@ -83,6 +89,8 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			expectNothingLostBut(ctx, c, "node01")
 		}, SpecTimeout(time.Minute))
 
+	// flannel#1329. Reported: a key without a TTL, put to reserve a subnet for a node, was turned into an
+	// ordinary lease by the agent and expired. Right: it stays without a lease for ever.
 	It("that is a reservation stays one", Label("issue:flannel-1329"), suite.Red("reservation-taken"),
 		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}, LeaseTTL: 2 * time.Second})
@@ -103,6 +111,8 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			expectNothingLostBut(ctx, c, "node04")
 		}, SpecTimeout(time.Minute))
 
+	// flannel#1240. Reported: a lease was renewed in its last hour only, and one failed renewal lost it.
+	// Right: well before it ends, and again soon after a failure.
 	It(
 		"is renewed early, and again after a renewal has failed",
 		Label("issue:flannel-1240", "fault:etcd-pause"),
@@ -131,6 +141,8 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 		SpecTimeout(time.Minute),
 	)
 
+	// flannel#1531, #958, #779. Reported: of many agents that start together some lose the race for a
+	// subnet, and exit or know only some of the others. Right: everybody has a subnet and knows everybody.
 	It("goes to each of thirty agents that start at once, some killed on the way and etcd paused",
 		Serial, // thirty agents that start take all there is, and a mesh beside them would lose to that
 		Label("issue:flannel-1531", "fault:agent-kill", "fault:etcd-pause"), suite.Red("die-on-lost-race"),
@@ -171,6 +183,8 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			}
 		}, SpecTimeout(time.Minute))
 
+	// A node that is merely late should find its subnet free (terraform-kubernetes-installer#5). Right:
+	// subnets that nobody has owned are given away first.
 	It("that has expired is the last to be given away", suite.Red("no-owner-records"), func(ctx SpecContext) {
 		c := running(ctx, harness.Options{
 			Network: prefix("172.16.0.0/21"), Nodes: 7, Idle: []string{"node05", "node06", "node07"},

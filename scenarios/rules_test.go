@@ -59,6 +59,9 @@ func outside(c *harness.Cluster) string {
 }
 
 var _ = Describe("rules", Label("kind:rules"), func() {
+	// flannel#699, #799, PR#1172. Reported: Docker sets the policy of FORWARD to DROP, others end that
+	// chain with a REJECT, and pods of different nodes cannot talk. Right: they can, whoever was there
+	// first.
 	DescribeTable("that drop forwarding before the agent starts are passed through",
 		suite.Red("no-forward-rules"), func(ctx SpecContext, what fault.Tampering) {
 			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}})
@@ -73,6 +76,8 @@ var _ = Describe("rules", Label("kind:rules"), func() {
 		Entry("a catch-all REJECT", SpecTimeout(time.Minute), Label("issue:flannel-1172"), fault.ForwardReject),
 	)
 
+	// flannel#934, PR#1172. Reported: a firewall that is reloaded puts a catch-all REJECT in front of the
+	// agent's rules. Right: pods reach each other again within seconds.
 	It("with a catch-all REJECT put in front while running are passed through", Label("issue:flannel-934"),
 		suite.Red("deaf"), func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})
@@ -86,6 +91,8 @@ var _ = Describe("rules", Label("kind:rules"), func() {
 			expectNothingLostBut(ctx, c, "node02")
 		}, SpecTimeout(time.Minute))
 
+	// flannel#1834, PR#808. Reported: somebody flushed all rules (firewalld, iptables -F), and
+	// masquerading was gone until the agent was restarted. Right: back by itself.
 	It("flushed are back, and pods still reach the outside masqueraded", Label("issue:flannel-1834"),
 		suite.Red("rules-once"), func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})
@@ -108,6 +115,9 @@ var _ = Describe("rules", Label("kind:rules"), func() {
 			expectNothingLost(ctx, c)
 		}, SpecTimeout(time.Minute))
 
+	// flannel#1337, #1146. Reported: restarts left rules twice, in the wrong order or of another subnet,
+	// and pods saw a node's address in place of a pod's. Right: each once, and pod to pod is never
+	// masqueraded.
 	It("leave pods their own addresses, and are there once, however often the agent starts",
 		Label("issue:flannel-1337"), suite.Red("rules-of-other-subnet", "rules-appended"), func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})

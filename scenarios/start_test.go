@@ -46,6 +46,9 @@ func withAddress(link string, add bool, addresses ...string) func(*node.Machine)
 }
 
 var _ = Describe("agent at start", Label("kind:start"), func() {
+	// flannel#418, #510, #1353. Reported: an agent started before the uplink had its address took none or
+	// a wrong one, or ended in a way that no supervisor repaired. Right: it waits, or ends as a failure
+	// with the reason.
 	It(
 		"waits for its uplink's address, or ends as a failure",
 		Label("issue:flannel-418"),
@@ -76,6 +79,8 @@ var _ = Describe("agent at start", Label("kind:start"), func() {
 		SpecTimeout(time.Minute),
 	)
 
+	// flannel#1060. Reported: an agent refused to start because somebody else had put an address on its
+	// device. Right: its own is put right, a foreign one left alone.
 	It("puts its own address right and leaves foreign ones on the device alone", Label("issue:flannel-1060"),
 		suite.Red("foreign-address-fatal"), func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})
@@ -104,6 +109,9 @@ var _ = Describe("agent at start", Label("kind:start"), func() {
 			expectNothingLost(ctx, c)
 		}, SpecTimeout(time.Minute))
 
+	// flannel#2554, #1604, #996. Reported: a node left the cluster while an agent was down, and its routes
+	// and entries stayed for ever, also when the subnet was another's. Right: the agent clears at start
+	// what no lease explains.
 	It("clears what no lease explains, also when the subnet is another's then", Label("issue:flannel-2554"),
 		suite.Red("no-clean-up-at-start"), func(ctx SpecContext) {
 			c := running(ctx, harness.Options{Network: prefix("172.16.0.0/21"), Nodes: 5, Idle: []string{"node05"}})
@@ -117,6 +125,8 @@ var _ = Describe("agent at start", Label("kind:start"), func() {
 			expectNothingLostBut(ctx, c, "node03")
 		}, SpecTimeout(time.Minute))
 
+	// flannel#1474, #1244. Reported: after a power cut all nodes came back with other subnets or other
+	// MACs, and pods of before were lost. Right: the same, also before etcd is back.
 	It("of all nodes at once, rebooted, before etcd is back and after",
 		Label("issue:flannel-1244", "fault:node-reboot"), suite.Red("no-saved-state"), func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})
@@ -149,6 +159,8 @@ var _ = Describe("agent at start", Label("kind:start"), func() {
 			Expect(c.Expect(ctx, harness.Each(fresh, fresh, true)...)).To(Succeed())
 		}, SpecTimeout(time.Minute))
 
+	// No report: an administrator sends SIGHUP to have a daemon read everything again (daemon(7)). Right:
+	// it looks again and loses nothing.
 	It("takes SIGHUP for a request to look again, not to end", suite.Red("hangup-ends"), func(ctx SpecContext) {
 		c := running(ctx, harness.Options{})
 		agent, err := c.Agent("node02")

@@ -88,6 +88,8 @@ func expectFreshPods(ctx context.Context, c *harness.Cluster, name string, nodes
 }
 
 var _ = Describe("agent", Label("kind:survival"), func() {
+	// flannel#1002, PR#628. Reported: stopping or restarting the agent removed its device or rules for a
+	// moment, and connections of pods broke. Right: a restart is invisible to pods.
 	DescribeTable(
 		"loses nothing while it is away and back",
 		Label("issue:flannel-1002"),
@@ -138,6 +140,8 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 			}),
 	)
 
+	// flannel#294, #610. Reported: an agent that was restarted while etcd was away waited for etcd, and
+	// its node could set up no pods. Right: it starts as it was saved.
 	It(
 		"starts from its saved state while etcd is away",
 		Label("fault:etcd-stop"),
@@ -164,6 +168,8 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 		SpecTimeout(time.Minute),
 	)
 
+	// flannel#1474, #520. Reported: a rebooted node took another subnet or MAC, and peers sent to the old
+	// one. Right: the same, with etcd or without.
 	It(
 		"comes back after a reboot with the same subnet and VTEP MAC, etcd away or not",
 		Label(
@@ -196,6 +202,8 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 		SpecTimeout(time.Minute),
 	)
 
+	// flannel#2135, #668. Reported: an agent hung or panicked when it was told to end, most of all while
+	// etcd was away. Right: it ends within seconds, as a success.
 	It(
 		"ends within 5 s of SIGTERM, twenty times, etcd away or not",
 		Label("issue:flannel-2135"),
@@ -223,6 +231,8 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 		SpecTimeout(2*time.Minute),
 	)
 
+	// flannel#51, #98. Reported: two nodes with the same public address shared one lease, and each took
+	// the other's packets. Right: the second is refused, and names the first.
 	It("refuses a public address that is another node's, and leaves that one alone",
 		Label("issue:flannel-51", "kind:lease"), suite.Red("no-owner-records"), func(ctx SpecContext) {
 			needs(driver.FeaturePublicIP)
@@ -242,6 +252,8 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 })
 
 var _ = Describe("etcd", Label("kind:survival"), func() {
+	// flannel#610. Reported: etcd came back empty, and nodes took other subnets under their pods. Right:
+	// each registers the one it has, without a restart.
 	It(
 		"emptied, has every node register the subnet it had",
 		Label("issue:flannel-610", "fault:etcd-wipe"),
@@ -261,6 +273,8 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 		SpecTimeout(time.Minute),
 	)
 
+	// flannel#1474. Reported: etcd was restored from a backup; its revision went back, and watches waited
+	// for one that was years away. Right: noticed, listed again, and nobody is forgotten.
 	It(
 		"restored from an older snapshot, is followed again",
 		Label("issue:flannel-1474", "fault:etcd-restore"),
@@ -294,6 +308,8 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 		SpecTimeout(time.Minute),
 	)
 
+	// flannel#2470, #2471. Reported: a watch was interrupted and history was compacted meanwhile; the
+	// agent filled its log and never learned of new nodes again. Right: it lists again.
 	It(
 		"compacted while a node was cut off, is listed again",
 		Label("issue:flannel-2470", "fault:etcd-compact"),
@@ -312,6 +328,8 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 		SpecTimeout(time.Minute),
 	)
 
+	// flannel#1830, #2171. Reported: while etcd was away agents used a whole processor, or filled their
+	// logs. Right: they wait.
 	It(
 		"silent for 10 s, leaves agents idle and quiet",
 		Label("issue:flannel-1830", "fault:etcd-stop"),
@@ -333,6 +351,8 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 		SpecTimeout(time.Minute),
 	)
 
+	// flannel#610, #1343. Reported: a lease was revoked or its key deleted by hand, and the agent ended,
+	// moved, or never noticed. Right: it is granted anew, the same subnet.
 	DescribeTable(
 		"takes a lease away, and the node has it again and loses nothing",
 		suite.Red("exit-on-revoked"),
@@ -352,6 +372,8 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 		Entry("overwritten", SpecTimeout(time.Minute), fault.LeaseOverwritten{Node: "node02"}),
 	)
 
+	// flannel PR#1368, #126. Reported: one key that was no lease made an agent drop all its peers, or
+	// crash. Right: ignored and named; everything else goes on.
 	It(
 		"full of nonsense, has it ignored and named",
 		Label("issue:flannel-1368"),
@@ -392,6 +414,8 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 })
 
 var _ = Describe("lease", Label("kind:lease"), func() {
+	// A node that is taken out of service need not be kept by its peers until its lease ends. Right: they
+	// drop it at once, on its word alone.
 	It(
 		"is given back by --leave, and peers drop it at once",
 		suite.Red("exit-when-exhausted"),
@@ -424,6 +448,8 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 		SpecTimeout(time.Minute),
 	)
 
+	// A plain flannel has leases only, without owner records. Right: it is a peer while its lease lives,
+	// and its end is taken as one.
 	It(
 		"of a plain flannel peer is followed, and its end too",
 		suite.Red("peers-never-dropped"),

@@ -27,6 +27,8 @@ import (
 const flanneldEnv = "NEMESH_FLANNELD"
 
 var _ = Describe("swap", Label("kind:swap"), func() {
+	// A node changes from flanneld to overlayd without being drained. Right: device, MAC, subnet and pods
+	// are adopted.
 	It("to overlayd adopts what flannel leaves: a device, a lease without a record, subnet.env",
 		func(ctx SpecContext) {
 			needs(driver.FeatureState, driver.FeatureOwners)

@@ -19,6 +19,8 @@ import (
 )
 
 var _ = Describe("tampering", Label("kind:data-plane"), func() {
+	// flannel#869, #1070, #1795, #1834. Reported: a device was deleted, set down or given another MAC,
+	// routes or rules were lost, and only a restart brought them back. Right: within a second, by itself.
 	DescribeTable("is repaired within a second", suite.Red("deaf"),
 		func(ctx SpecContext, what fault.Tampering) {
 			c := running(ctx, harness.Options{})
@@ -47,6 +49,8 @@ var _ = Describe("tampering", Label("kind:data-plane"), func() {
 		Entry("forwarding off", SpecTimeout(time.Minute), fault.ForwardingOff),
 	)
 
+	// flannel#799. Reported: Docker was started after the agent and set the policy of FORWARD to DROP.
+	// Right: pods still reach each other.
 	It(
 		"by a FORWARD policy of DROP is passed through",
 		Label("issue:flannel-799"),
@@ -95,6 +99,8 @@ func setLinks(up bool, names ...string) func(*node.Machine) error {
 }
 
 var _ = Describe("uplink", Label("kind:data-plane"), func() {
+	// flannel#1759, #877, #1348. Reported: the uplink went down and up, or was deleted and made again, and
+	// routes or the VXLAN device on it did not return. Right: they do, without a restart.
 	DescribeTable(
 		"that goes and comes back carries the overlay again, without a restart",
 		suite.Red("deaf"),
@@ -127,6 +133,8 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 			fault.UplinkReplaced{Node: "node02"}),
 	)
 
+	// flannel#877. Reported: a node got another address and its peers went on sending to the old one.
+	// Right: the new one is published, and they follow.
 	It(
 		"with another address is told to the peers, without a restart",
 		suite.Red("deaf"),
@@ -153,6 +161,8 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 })
 
 var _ = Describe("uplink", Label("kind:data-plane"), func() {
+	// A node that was off and comes back with another address is still the same node (flannel#1474).
+	// Right: it has the subnet that its pods have.
 	It("with another address found at a restart keeps the node's subnet", Label("kind:lease"),
 		suite.Red("no-owner-records"), func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})
@@ -170,6 +180,8 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 })
 
 var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"), func() {
+	// flannel#1633, #390. Reported: with the first of the endpoints dead or swallowed, an agent never
+	// reached the others. Right: any that lives will do.
 	It(
 		"that are dead or silent do not keep an agent from a living one",
 		suite.Red("first-endpoint-only"),
@@ -192,6 +204,8 @@ var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"),
 		SpecTimeout(time.Minute),
 	)
 
+	// flannel#1633, #323. Reported: an agent that started before etcd ended, and was not started again.
+	// Right: it waits.
 	It("may appear after the agent", suite.Red("exit-without-etcd"), func(ctx SpecContext) {
 		c := chaos.Cluster(ctx, harness.Options{Agent: ours(), Nodes: 2, Idle: []string{"node01", "node02"}})
 		Expect(c.Etcd().Stop(ctx)).To(Succeed())

@@ -232,7 +232,7 @@ func (s *Suite) verdict(r types.SpecReport) {
 	}
 	v := &record.Verdict{
 		State: stateOf(r), Duration: int64(r.RunTime), Labels: r.Labels(), Message: r.Failure.Message,
-		Location: location(r), Reported: reported(r.LeafNodeLocation.FileName),
+		Location: location(r), Reported: reported(r.LeafNodeLocation.FileName, r.LeafNodeLocation.LineNumber),
 	}
 	s.mu.Lock()
 	v.Message = strings.Join(append(s.died, v.Message), "\n")
