@@ -128,7 +128,7 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 	// plugins#252, #697. Reported: pods that vanished with their node never had a DEL, and their addresses
 	// were never freed, until none was left. Right: garbage collection frees them.
 	It("GC frees what pods that vanished have held, until the range is exhausted and after",
-		Label("issue:plugins-252"), suite.Red("gc-nothing"), func(ctx SpecContext) {
+		long, Label("issue:plugins-252"), suite.Red("gc-nothing"), func(ctx SpecContext) {
 			c := chaos.Cluster(ctx, harness.Options{
 				Agent: ours(), Nodes: 2, Network: prefix("172.16.0.0/20"), SubnetLen: 28,
 			})

@@ -50,7 +50,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	// certificates had expired, and agents gave up their lease or ended. Right: the data plane stays, and
 	// they go on trying.
 	DescribeTable("that fails for longer than a lease lives costs no packet and no restart",
-		suite.Red("renewal-gives-up"),
+		long, suite.Red("renewal-gives-up"),
 		func(ctx SpecContext, tls bool, broken fault.Fault) {
 			if tls {
 				needs(driver.FeatureLeaseTTL)
@@ -109,7 +109,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	// Right: any member that lives will do.
 	It(
 		"of three members loses its leader, then its quorum",
-		Label("fault:etcd-member-loss", "fault:etcd-quorum-loss"),
+		long, Label("fault:etcd-member-loss", "fault:etcd-quorum-loss"),
 		suite.Red("first-endpoint-only"),
 		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{

@@ -30,7 +30,7 @@ var controlPlaneLost = []fault.Fault{
 }
 
 var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane", "fault:etcd-stop"), func() {
-	It("loses nothing on our overlay while etcd and an agent are away", func(ctx SpecContext) {
+	It("loses nothing on our overlay while etcd and an agent are away", long, func(ctx SpecContext) {
 		c := chaos.Cluster(ctx, harness.Options{Agent: ours()})
 		silent := addPods(ctx, c, "silent")
 		Expect(c.StartMesh(ctx)).To(Succeed())

@@ -21,6 +21,9 @@ import (
 // chaos is what the specs share.
 var chaos = suite.New()
 
+// long is for specs that take long: they start first, so that in the end no processor waits for one.
+const long = SpecPriority(1)
+
 func TestMain(m *testing.M) {
 	if !sandbox.Inside() {
 		if _, err := build.Bin(); err != nil {

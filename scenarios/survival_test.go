@@ -206,7 +206,7 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 	// etcd was away. Right: it ends within seconds, as a success.
 	It(
 		"ends within 5 s of SIGTERM, twenty times, etcd away or not",
-		Label("issue:flannel-2135"),
+		long, Label("issue:flannel-2135"),
 		suite.Red("panic-at-exit"),
 		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})
@@ -332,7 +332,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	// logs. Right: they wait.
 	It(
 		"silent for 10 s, leaves agents idle and quiet",
-		Label("issue:flannel-1830", "fault:etcd-stop"),
+		long, Label("issue:flannel-1830", "fault:etcd-stop"),
 		suite.Red("busy-without-etcd"),
 		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})
