@@ -141,12 +141,12 @@ func Inject(ctx context.Context, c *harness.Cluster, faults ...fault.Fault) {
 	ginkgo.GinkgoHelper()
 	for _, f := range faults {
 		Step(c, f.Name())
-	}
-	if err := c.Inject(ctx, faults...); err != nil {
-		if errors.Is(err, fault.ErrNotProven) {
-			notProven(err)
+		if err := c.Inject(ctx, f); err != nil {
+			if errors.Is(err, fault.ErrNotProven) {
+				notProven(err)
+			}
+			ginkgo.Fail(err.Error())
 		}
-		ginkgo.Fail(err.Error())
 	}
 }
 

@@ -2,61 +2,8 @@ package record
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
-
-// Sentence says in one sentence why a scenario did not pass: where a followed packet died, which invariant
-// does not hold, or the message of its assertion on one line. It is "" for one that passed.
-func (s *Scenario) Sentence() string {
-	v := s.Verdict
-	switch {
-	case v == nil:
-		return "the scenario did not end"
-	case v.State == Passed:
-		return ""
-	}
-	for i := len(s.Traces) - 1; i >= 0 && v.State == Failed; i-- {
-		if t := s.Traces[i]; t.Sentence != "" {
-			return fmt.Sprintf("%s → %s: %s", t.From, t.To, t.Sentence)
-		}
-	}
-	for _, i := range s.Invariants {
-		if !i.OK && !i.Waived && v.State == Failed {
-			return strings.TrimSpace(i.Name + " does not hold: " + strings.Join(i.Details, "; "))
-		}
-	}
-	return oneLine(v.Message)
-}
-
-// maxSentence is how long a sentence made from a message may get, in characters.
-const maxSentence = 240
-
-// oneLine joins the lines of a message, without colours, and cuts what is too long for a line.
-func oneLine(message string) string {
-	var words []rune
-	for _, r := range strings.Join(strings.Fields(Plain(message)), " ") {
-		if len(words) == maxSentence {
-			return string(words) + "…"
-		}
-		words = append(words, r)
-	}
-	return string(words)
-}
-
-// Plain takes the escapes of a terminal out of a text (ECMA-48, control sequences).
-func Plain(text string) string {
-	var b strings.Builder
-	for {
-		before, after, found := strings.Cut(text, "\x1b[")
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		end := strings.IndexFunc(after, func(r rune) bool { return r >= 0x40 && r <= 0x7e })
-		text = after[end+1:]
-	}
-}
 
 // Recheck compares a scenario's verdict with what the record holds of it, and returns a sentence for each
 // contradiction. Nothing is run.

@@ -88,7 +88,7 @@ func TestSentence(t *testing.T) {
 		add  func()
 		want string
 	}{
-		{func() {}, "Expected <int>: 3 to be zero"},
+		{func() {}, "expected 3 to be zero"},
 		{func() {
 			s.Invariants = []record.Invariant{
 				{Name: "no address twice", Details: []string{"172.16.1.2 on node01 and node02"}},

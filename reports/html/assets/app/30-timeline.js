@@ -1,6 +1,7 @@
 // The timeline: faults and events on top, a ribbon for each probed pair below, one time axis for all (uPlot).
 N.ROW = 20;
-N.SHOWN = 40; // pairs at first
+N.SHOWN = 20; // pairs at first
+N.MARGIN = 14; // on both sides, so that the first and the last time and mark are whole
 
 N.timeline = (view, c, s, nth) => {
   const E = N.el, charts = [], key = "t" + nth;
@@ -16,7 +17,7 @@ N.timeline = (view, c, s, nth) => {
   const top = N.slowest(pairs);
 
   const options = (height, axis, draw) => ({
-    width: 300, height, padding: [0, 0, 0, 0], legend: { show: false },
+    width: 300, height, padding: [0, N.MARGIN, 0, N.MARGIN], legend: { show: false },
     cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false },
       sync: { key, setSeries: false, scales: ["x", null] } },
     scales: { x: { time: false, range: () => view.range }, y: { range: () => [0, 1] } },
