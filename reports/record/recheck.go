@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -75,6 +76,9 @@ func (s *Scenario) recount() []string {
 	if !s.last() {
 		return wrong
 	}
+	if s.shares() {
+		return append(wrong, s.together(sent, lost)...)
+	}
 	if v.Sent != sent || v.Lost != lost || v.LongestOutage != longest {
 		say("it ended with its cluster and counts %d of %d echoes lost, longest outage %s; its pairs have %d of "+
 			"%d and %s", v.Lost, v.Sent, time.Duration(v.LongestOutage), lost, sent, time.Duration(longest))
@@ -83,6 +87,27 @@ func (s *Scenario) recount() []string {
 		say("it says it recovered after %s; by its outages that is %s", span(v.Recovery), span(recovery))
 	}
 	return wrong
+}
+
+// shares reports whether another scenario used one of its clusters.
+func (s *Scenario) shares() bool {
+	return slices.ContainsFunc(s.Clusters, func(c *Cluster) bool { return len(c.Users) > 1 })
+}
+
+// together checks that the scenarios of a shared cluster have counted all that its pairs have.
+func (s *Scenario) together(sent, lost uint64) []string {
+	if len(s.Clusters) != 1 {
+		return nil
+	}
+	var counted, gone uint64
+	for _, user := range s.Clusters[0].Users {
+		counted, gone = counted+user.Verdict.Sent, gone+user.Verdict.Lost
+	}
+	if counted >= sent && gone >= lost {
+		return nil
+	}
+	return []string{fmt.Sprintf("it was the last in its cluster, whose scenarios count %d of %d echoes lost "+
+		"together; its pairs have %d of %d", gone, counted, lost, sent)}
 }
 
 // last reports whether the clusters ended with the scenario: what they have measured is what it counted.
