@@ -1,9 +1,14 @@
 package html_test
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -336,13 +341,57 @@ func (b *browser) show(medium, scheme, hash string, width, height int64, scale f
 // picture writes what is seen, or the whole page, to a file.
 func (b *browser) picture(name string, whole bool) {
 	b.tb.Helper()
-	var png []byte
+	var shot []byte
 	if whole {
-		b.do(chromedp.FullScreenshot(&png, 100))
+		b.do(chromedp.FullScreenshot(&shot, 100))
 	} else {
-		b.do(chromedp.CaptureScreenshot(&png))
+		b.do(chromedp.CaptureScreenshot(&shot))
 	}
-	if err := os.WriteFile(filepath.Join(*pictures, name+".png"), png, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(*pictures, name+".png"), small(b.tb, shot), 0o644); err != nil {
 		b.tb.Fatal(err)
 	}
+}
+
+// alike reports whether nobody could tell two colours apart.
+func alike(a color.Color, b color.RGBA) bool {
+	c, near := a.(color.RGBA), func(x, y uint8) bool { return max(x, y)-min(x, y) < 8 }
+	return near(c.R, b.R) && near(c.G, b.G) && near(c.B, b.B)
+}
+
+// small is a picture with the 256 colours of which it has most, a third of its size: text and lines do not
+// need more.
+func small(tb testing.TB, shot []byte) []byte {
+	tb.Helper()
+	full, err := png.Decode(bytes.NewReader(shot))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	count := map[color.RGBA]int{}
+	each := func(do func(x, y int, c color.RGBA)) {
+		for y := full.Bounds().Min.Y; y < full.Bounds().Max.Y; y++ {
+			for x := full.Bounds().Min.X; x < full.Bounds().Max.X; x++ {
+				do(x, y, color.RGBAModel.Convert(full.At(x, y)).(color.RGBA))
+			}
+		}
+	}
+	each(func(_, _ int, c color.RGBA) { count[c]++ })
+	colors := slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int { return count[b] - count[a] })
+	palette := color.Palette{}
+	for _, c := range colors {
+		// Shades of what is there already would take the place of a colour that only a small sign has.
+		if len(palette) < 256 && !slices.ContainsFunc(palette, func(p color.Color) bool { return alike(p, c) }) {
+			palette = append(palette, c)
+		}
+	}
+	nearest := map[color.RGBA]uint8{}
+	for _, c := range colors {
+		nearest[c] = uint8(palette.Index(c))
+	}
+	few := image.NewPaletted(full.Bounds(), palette)
+	each(func(x, y int, c color.RGBA) { few.SetColorIndex(x, y, nearest[c]) })
+	var out bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, few); err != nil {
+		tb.Fatal(err)
+	}
+	return out.Bytes()
 }
