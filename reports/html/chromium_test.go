@@ -317,6 +317,9 @@ func TestPictures(t *testing.T) {
 	}
 	b.show("", "light", views["scenario"], 1280, 1000, 1.5) // the README's
 	b.picture("readme", false)
+	b.do(chromedp.Evaluate(`document.querySelector(".log")?.scrollIntoView({block: "center"})`, nil),
+		painted())
+	b.picture("output", false)
 	b.quiet()
 }
 
@@ -330,11 +333,16 @@ func (b *browser) show(medium, scheme, hash string, width, height int64, scale f
 		chromedp.EmulateViewport(width, height, chromedp.EmulateScale(scale)),
 		chromedp.Navigate("file://"+b.file+"?"+medium+scheme+hash),
 		visible(map[bool]string{true: "#runs", false: ".topo"}[hash == ""]),
-		chromedp.Evaluate(
-			`new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`,
-			nil,
-			func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) },
-		),
+		painted(),
+	)
+}
+
+// painted waits until what has changed is on the screen.
+func painted() chromedp.Action {
+	return chromedp.Evaluate(
+		`new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`,
+		nil,
+		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) },
 	)
 }
 

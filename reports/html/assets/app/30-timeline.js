@@ -9,8 +9,8 @@ N.timeline = (view, c, s, nth) => {
   const button = (text, label, f) => E("button", { type: "button", "aria-label": label, title: label, text, onclick: f });
   const holder = E("div", { class: "plots" });
   const element = E("div", {},
-    E("div", { class: "bar" }, readout, button("−", "Zoom out", () => view.zoom(2)), button("+", "Zoom in", () => view.zoom(0.5)),
-      button("whole", "Show the whole time", () => view.setRange(0, view.length))), holder);
+    E("div", { class: "bar" }, readout, E("div", { class: "zoom" }, button("−", "Zoom out", () => view.zoom(2)), button("+", "Zoom in", () => view.zoom(0.5)),
+      button("whole", "Show the whole time", () => view.setRange(0, view.length)))), holder);
 
   const began = s.began[nth], ended = s.ended[nth];
   const pairs = [...c.pairs].sort((a, b) => b.lost - a.lost || (a.from + a.to < b.from + b.to ? -1 : 1));
