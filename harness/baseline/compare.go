@@ -115,8 +115,5 @@ func (c Comparison) Text(b Baseline) string {
 	for _, f := range c.Expected {
 		fmt.Fprintf(&out, "  expected failure    %s (%s): %s\n", f.Scenario, f.Issue, f.Symptom)
 	}
-	if len(c.Failures)+len(c.Passes) > 0 {
-		out.WriteString("  if this is how it is now: nemesh baseline\n")
-	}
 	return out.String()
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/stamp"
 )
 
 // snapLength is how much of a frame is kept, and maxFrames how many frames of one namespace: a packet that
@@ -83,7 +84,7 @@ func attach(fd int, mark [markLength]byte) error {
 	if err != nil {
 		return err
 	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); err != nil {
+	if err := stamp.On(fd); err != nil {
 		return err
 	}
 	// Only a socket for all protocols sees what goes out (net/core/dev.c, dev_queue_xmit_nit).
@@ -162,7 +163,7 @@ func (c *capture) read(each func(frame)) {
 			continue // the loopback, which shows every packet twice
 		}
 		each(frame{
-			place: c.place, device: name, at: stamp(control[:cn]), data: append([]byte(nil), buffer[:n]...),
+			place: c.place, device: name, at: stamp.Of(control[:cn]), data: append([]byte(nil), buffer[:n]...),
 			out: link.Pkttype == unix.PACKET_OUTGOING, otherHost: link.Pkttype == unix.PACKET_OTHERHOST,
 		})
 	}
@@ -173,18 +174,4 @@ func (c *capture) close() error {
 	err := c.file.SetReadDeadline(time.Now().Add(settle))
 	c.done.Wait()
 	return errors.Join(err, c.file.Close())
-}
-
-// stamp returns when the kernel saw a packet; now, if it did not say.
-func stamp(control []byte) time.Time {
-	messages, err := unix.ParseSocketControlMessage(control)
-	if err != nil {
-		return time.Now()
-	}
-	for _, m := range messages {
-		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPNS && len(m.Data) >= 16 {
-			return time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:])))
-		}
-	}
-	return time.Now()
 }

@@ -169,11 +169,12 @@ func TestPathsThatCannotBeFollowed(t *testing.T) {
 	}
 }
 
-// TestFollowingLosesNoProbe follows packets while every pair of pods is probed a hundred times a second.
-func TestFollowingLosesNoProbe(t *testing.T) {
-	w := newWorld(t)
+// probed is a mesh in which each of the three pods asks each other a hundred times a second, once they have
+// talked.
+func probed(tb testing.TB, w *world) *probe.Mesh {
+	tb.Helper()
 	mesh := probe.NewMesh(probe.Options{Interval: 10 * time.Millisecond})
-	t.Cleanup(mesh.Close)
+	tb.Cleanup(mesh.Close)
 	for n := 1; n <= 3; n++ {
 		w.must(mesh.Add(probe.Endpoint{Name: w.path(n, n).From.Name, NS: w.pods[n-1], Addr: w.pod(n)}))
 	}
@@ -185,6 +186,13 @@ func TestFollowingLosesNoProbe(t *testing.T) {
 			}
 		}
 	}
+	return mesh
+}
+
+// TestFollowingLosesNoProbe follows packets while every pair of pods is probed a hundred times a second.
+func TestFollowingLosesNoProbe(t *testing.T) {
+	w := newWorld(t)
+	mesh := probed(t, w)
 	const follows = 10
 	for range follows {
 		w.talked(1, 2)
@@ -202,18 +210,7 @@ func TestFollowingLosesNoProbe(t *testing.T) {
 // reports how many probes were lost.
 func BenchmarkFollow(b *testing.B) {
 	w := newWorld(b)
-	mesh := probe.NewMesh(probe.Options{Interval: 10 * time.Millisecond})
-	b.Cleanup(mesh.Close)
-	for n := 1; n <= 3; n++ {
-		w.must(mesh.Add(probe.Endpoint{Name: w.path(n, n).From.Name, NS: w.pods[n-1], Addr: w.pod(n)}))
-	}
-	for a := 1; a <= 3; a++ {
-		for c := 1; c <= 3; c++ {
-			if a != c {
-				w.must(mesh.Probe(w.path(a, c).From.Name, w.path(a, c).To.Name))
-			}
-		}
-	}
+	mesh := probed(b, w)
 	for b.Loop() {
 		w.talked(1, 2)
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/stamp"
 )
 
 // payload of an echo: the mesh's nonce, the pair, the number. The ICMP header's own id and sequence are too
@@ -72,7 +73,7 @@ func configure(conn *net.IPConn, v6 bool) error {
 	}
 	var set error
 	err = raw.Control(func(fd uintptr) {
-		set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
+		set = stamp.On(int(fd))
 		// The forced size needs more than this user may have; what is granted otherwise is enough for thousands
 		// of echoes.
 		if unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20) != nil {
@@ -136,7 +137,7 @@ func (e *endpoint) receive(m *Mesh) {
 			}
 			continue
 		}
-		at := stamp(control[:cn])
+		at := stamp.Of(control[:cn])
 		message, reporter, ok := parse(buffer[:n], from, e.addr.Is6())
 		if !ok {
 			continue
@@ -210,20 +211,4 @@ func (e *endpoint) failed(
 		At: e.name, Reporter: reporter, Type: kind, Code: message.Code,
 		Source: source.Unmap(), Destination: destination.Unmap(), First: at, Last: at,
 	})
-}
-
-// stamp returns when the kernel received a packet; now, if it did not say.
-func stamp(control []byte) time.Time {
-	messages, err := unix.ParseSocketControlMessage(control)
-	if err != nil {
-		return time.Now()
-	}
-	for _, c := range messages {
-		if c.Header.Level == unix.SOL_SOCKET && c.Header.Type == unix.SCM_TIMESTAMPNS && len(c.Data) >= 16 {
-			sec := int64(binary.NativeEndian.Uint64(c.Data))
-			nsec := int64(binary.NativeEndian.Uint64(c.Data[8:]))
-			return time.Unix(sec, nsec)
-		}
-	}
-	return time.Now()
 }

@@ -37,14 +37,15 @@ type Suite struct {
 	mu       sync.Mutex
 	clusters []*harness.Cluster // of the spec or the ordered container that is running
 	failed   map[*harness.Cluster]bool
-	died     []string // where packets of the running spec died
-	active   []string // what was broken when the running spec failed, before clean-up healed it
+	counted  map[*harness.Cluster]counted // at the end of the spec before, of open clusters
+	died     []string                     // where packets of the running spec died
+	active   []string                     // what was broken when the running spec failed, before clean-up healed it
 }
 
 // New opens the record, and has Ginkgo report each spec to it. It must be called while the tree of specs is
 // built, at the top level.
 func New() *Suite {
-	s := &Suite{failed: map[*harness.Cluster]bool{}}
+	s := &Suite{failed: map[*harness.Cluster]bool{}, counted: map[*harness.Cluster]counted{}}
 	if path := os.Getenv(RecordEnv); path != "" {
 		w, err := record.Open(path)
 		if err != nil {
@@ -141,12 +142,12 @@ func Inject(ctx context.Context, c *harness.Cluster, faults ...fault.Fault) {
 	ginkgo.GinkgoHelper()
 	for _, f := range faults {
 		Step(c, f.Name())
-	}
-	if err := c.Inject(ctx, faults...); err != nil {
-		if errors.Is(err, fault.ErrNotProven) {
-			notProven(err)
+		if err := c.Inject(ctx, f); err != nil {
+			if errors.Is(err, fault.ErrNotProven) {
+				notProven(err)
+			}
+			ginkgo.Fail(err.Error())
 		}
-		ginkgo.Fail(err.Error())
 	}
 }
 
@@ -239,11 +240,15 @@ func (s *Suite) verdict(r types.SpecReport) {
 	s.died = nil
 	var open []*harness.Cluster
 	for _, c := range s.clusters {
-		addSummary(v, c.Summary())
+		sum := c.Summary()
+		addSummary(v, sum, s.counted[c])
 		v.Clusters = append(v.Clusters, c.ID())
-		if !c.Closed() {
-			open = append(open, c)
+		if c.Closed() {
+			delete(s.counted, c)
+			continue
 		}
+		s.counted[c] = take(time.Now(), sum.Report)
+		open = append(open, c)
 	}
 	if len(s.active) > 0 {
 		v.Active = s.active
@@ -279,21 +284,4 @@ func location(r types.SpecReport) string {
 		file = file[i+1:]
 	}
 	return fmt.Sprintf("%s:%d", file, at.LineNumber)
-}
-
-func addSummary(v *record.Verdict, s harness.Summary) {
-	v.Broke = append(v.Broke, s.Broke...)
-	v.Active = append(v.Active, s.Active...)
-	lost, sent := s.Report.Lost(nil)
-	v.Sent += sent
-	v.Lost += lost
-	v.LongestOutage = max(v.LongestOutage, int64(s.Report.Longest()))
-	if !s.Healed.IsZero() {
-		v.Healed = true
-		if d, ok := s.Report.Recovery(s.Healed); ok {
-			v.Recovery = max(v.Recovery, int64(d))
-		} else {
-			v.Recovery = -1
-		}
-	}
 }

@@ -1,8 +1,6 @@
 package explain
 
 import (
-	"net/netip"
-	"strconv"
 	"strings"
 )
 
@@ -81,106 +79,46 @@ func stageOf(s *Sighting) Stage {
 	return anyStage
 }
 
+// keys are the words of a line of the TRACE target, and what they say.
+var keys = map[string]part{
+	"SRC": partSrc, "DST": partDst, "LEN": partLen, "TTL": partTTL, "HOPLIMIT": partTTL, "PROTO": partProto,
+	"ID": partID, "SEQ": partSeq, "TYPE": partType, "CODE": partCode, "SPT": partSrcPort, "DPT": partDstPort,
+	"MTU": partMTU,
+}
+
 // fields reads KEY=value words.
 func fields(rest string, s *Sighting) {
-	proto := false
+	transport := false // the transport's own fields follow
 	for rest != "" {
-		word := rest
-		if i := strings.IndexByte(rest, ' '); i >= 0 {
-			word, rest = rest[:i], rest[i+1:]
-		} else {
-			rest = ""
-		}
-		eq := strings.IndexByte(word, '=')
-		if eq < 0 {
-			flag(word, s)
+		var word string
+		word, rest, _ = strings.Cut(rest, " ")
+		key, value, ok := strings.Cut(word, "=")
+		if !ok {
+			s.flag(word)
 			continue
 		}
-		key, value := word[:eq], word[eq+1:]
 		switch key {
 		case "IN":
 			s.In = value
+			continue
 		case "OUT":
 			s.Out = value
+			continue
 		case "PHYSIN":
 			s.Port = value
-		case "SRC":
-			s.Src, _ = netip.ParseAddr(value)
-		case "DST":
-			s.Dst, _ = netip.ParseAddr(value)
-		case "LEN":
-			if !proto {
-				s.Len = int32(number(value, 1<<24))
-			}
-		case "TTL", "HOPLIMIT":
-			s.TTL = int16(number(value, 255))
-		case "PROTO":
-			proto = true
-			s.Proto = protocol(value)
-		case "ID":
-			if proto {
-				s.EchoID = uint16(number(value, 0xffff))
-			} else {
-				s.ID = int32(number(value, 0xffff))
-			}
-		case "SEQ":
-			sequence(value, s)
-		case "TYPE":
-			s.Type = uint8(number(value, 255))
-		case "CODE":
-			s.Code = uint8(number(value, 255))
-		case "SPT":
-			s.SrcPort = uint16(number(value, 0xffff))
-		case "DPT":
-			s.DstPort = uint16(number(value, 0xffff))
-		case "MTU":
-			s.MTU = int32(number(value, 1<<24))
+			continue
 		}
+		p := keys[key]
+		switch {
+		case p == partLen && transport: // UDP's own
+			continue
+		case p == partID && transport:
+			p = partEchoID
+		case p == partSeq && s.Proto == protoTCP:
+			p = partTCPSeq
+		case p == partProto:
+			transport = true
+		}
+		s.set(p, value)
 	}
-}
-
-func sequence(value string, s *Sighting) {
-	if s.Proto == protoTCP {
-		s.TCPSeq, s.HasSeq = uint32(number(value, 0xffffffff)), true
-		return
-	}
-	s.Seq = uint16(number(value, 0xffff))
-}
-
-func flag(word string, s *Sighting) {
-	switch word {
-	case "SYN":
-		s.Flags |= flagSYN
-	case "ACK":
-		s.Flags |= flagACK
-	case "RST":
-		s.Flags |= flagRST
-	case "FIN":
-		s.Flags |= flagFIN
-	case "PSH":
-		s.Flags |= flagPSH
-	}
-}
-
-// number reads a decimal; what is none, or too large, counts as 0, as everything else that is not known.
-func number(s string, most uint64) uint64 {
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil || n > most {
-		return 0
-	}
-	return n
-}
-
-func protocol(s string) uint8 {
-	switch strings.ToLower(s) {
-	case "icmp":
-		return protoICMP
-	case "tcp":
-		return protoTCP
-	case "udp":
-		return protoUDP
-	case "icmpv6", "icmp6", "ipv6-icmp":
-		return protoICMPv6
-	}
-	return uint8(number(s, 255))
 }

@@ -2,7 +2,6 @@ package explain
 
 import (
 	"encoding/hex"
-	"net/netip"
 	"regexp"
 	"strings"
 )
@@ -146,7 +145,7 @@ func nftPacket(words []string) Sighting {
 			// "tcp flags == syn" in newer versions, "tcp flags syn" in older ones.
 			for _, w := range words[i+2 : min(len(words), i+4)] {
 				for f := range strings.FieldsFuncSeq(w, func(r rune) bool { return r == ',' || r == '|' }) {
-					flag(strings.ToUpper(f), &s)
+					s.flag(strings.ToUpper(f))
 				}
 			}
 			continue
@@ -175,48 +174,43 @@ func nftQuoted(words []string) *Packet {
 	return &Packet{ID: -1}
 }
 
+// nftParts are the fields that nftables names by layer and key, and what they say.
+var nftParts = map[string]part{
+	"ip saddr": partSrc, "ip6 saddr": partSrc, "ip daddr": partDst, "ip6 daddr": partDst, "ip ttl": partTTL,
+	"ip6 hoplimit": partTTL, "ip id": partID, "ip length": partLen, "ip6 length": partLen,
+	"ip protocol": partProto, "ip6 nexthdr": partProto, "icmp id": partEchoID, "icmpv6 id": partEchoID,
+	"icmp sequence": partSeq, "icmpv6 sequence": partSeq, "icmp mtu": partMTU, "icmpv6 mtu": partMTU,
+	"udp sport": partSrcPort, "tcp sport": partSrcPort, "udp dport": partDstPort, "tcp dport": partDstPort,
+	"tcp sequence": partTCPSeq,
+}
+
+// nftField reads a triple, if it is one that matters.
 func nftField(layer, key, value string, s *Sighting) bool {
-	switch layer + " " + key {
-	case "ip saddr", "ip6 saddr":
-		s.Src, _ = netip.ParseAddr(value)
-	case "ip daddr", "ip6 daddr":
-		s.Dst, _ = netip.ParseAddr(value)
-	case "ip ttl", "ip6 hoplimit":
-		s.TTL = int16(number(value, 255))
-	case "ip id":
-		s.ID = int32(number(value, 0xffff))
-	case "ip length":
-		s.Len = int32(number(value, 0xffff))
-	case "ip6 length":
-		s.Len = int32(number(value, 0xffff)) + 40
-	case "ip protocol", "ip6 nexthdr":
-		s.Proto = protocol(value)
+	name := layer + " " + key
+	switch name {
 	case "icmp type":
 		s.Proto, s.Type = protoICMP, nftICMP[value]
 		if s.Type == 0 && value != "echo-reply" {
-			s.Type = uint8(number(value, 255))
+			s.set(partType, value)
 		}
+		return true
 	case "icmp code":
 		// nft prints the codes of "destination unreachable", whatever the type.
 		s.Code = nftCode[value]
+		return true
 	case "icmpv6 type":
 		s.Proto, s.Type = protoICMPv6, nftICMP6[value]
-	case "icmp id", "icmpv6 id":
-		s.EchoID = uint16(number(value, 0xffff))
-	case "icmp sequence", "icmpv6 sequence":
-		s.Seq = uint16(number(value, 0xffff))
-	case "icmp mtu", "icmpv6 mtu":
-		s.MTU = int32(number(value, 1<<24))
-	case "udp sport", "tcp sport":
-		s.Proto, s.SrcPort = protocol(layer), uint16(number(value, 0xffff))
-	case "udp dport", "tcp dport":
-		s.Proto, s.DstPort = protocol(layer), uint16(number(value, 0xffff))
-	case "tcp sequence":
-		s.TCPSeq, s.HasSeq = uint32(number(value, 0xffffffff)), true
-	default:
-		return false
+		return true
 	}
-	return true
+	p, ok := nftParts[name]
+	s.set(p, value)
+	switch {
+	case name == "ip6 length":
+		s.Len += 40 // the header, which IPv6 does not count
+	case p == partSrcPort || p == partDstPort:
+		s.Proto = protocol(layer)
+	}
+	return ok
 }
 
 var nftICMP = map[string]uint8{

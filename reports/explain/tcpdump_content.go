@@ -178,19 +178,8 @@ func icmp6Content(what string, p *Packet) bool {
 // relative, and told from each other by the identification.
 func tcpContent(what string, p *Packet) {
 	inside, rest, _ := strings.Cut(what[len("Flags ["):], "]")
-	for _, c := range inside {
-		switch c {
-		case 'S':
-			p.Flags |= flagSYN
-		case 'F':
-			p.Flags |= flagFIN
-		case 'R':
-			p.Flags |= flagRST
-		case 'P':
-			p.Flags |= flagPSH
-		case '.':
-			p.Flags |= flagACK
-		}
+	for _, sign := range inside {
+		p.flag(string(sign))
 	}
 	if p.Flags&flagSYN != 0 {
 		if _, after, ok := strings.Cut(rest, "seq "); ok {

@@ -1,9 +1,14 @@
 package html_test
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,8 +38,9 @@ const waitAtMost = 6 * time.Minute
 
 // browser is a page in headless Chromium with all that it complained about and asked for.
 type browser struct {
-	tb  testing.TB
-	ctx context.Context
+	tb   testing.TB
+	ctx  context.Context
+	file string // of which pictures are taken
 
 	mu       sync.Mutex
 	problems []string
@@ -185,10 +191,7 @@ func TestInABrowser(t *testing.T) {
 	if n := eval[int](b, dead+".length"); n != 1 {
 		t.Fatalf("%d dead hops", n)
 	}
-	if at := eval[string](
-		b,
-		dead+"[0].textContent",
-	); !strings.Contains(at, "node04") ||
+	if at := eval[string](b, dead+"[0].closest('li.on').textContent"); !strings.Contains(at, "node04") ||
 		!strings.Contains(at, "flannel.1") {
 		t.Errorf("it died at %q", at)
 	}
@@ -298,32 +301,105 @@ func TestPictures(t *testing.T) {
 		o.Scenarios,
 		func(s *record.Scenario) bool { return s.Verdict != nil && s.Verdict.State == record.Failed },
 	)
-	file := page(t, o)
+	views := map[string]string{"list": "", "scenario": fmt.Sprintf("#s%d", max(failed, 0))}
 	b := open(t, "")
-	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int64{1400, 400, 2000} {
-			for name, hash := range map[string]string{"list": "", "scenario": fmt.Sprintf("#s%d", max(failed, 0))} {
-				var png []byte
-				b.do(
-					emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
-						{Name: "prefers-color-scheme", Value: scheme},
-					}),
-					chromedp.EmulateViewport(width, 900),
-					chromedp.Navigate("file://"+file+"?"+scheme+hash),
-					visible(map[bool]string{true: "#runs", false: ".topo"}[hash == ""]),
-					chromedp.Evaluate(
-						`new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`,
-						nil,
-						func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) },
-					),
-					chromedp.CaptureScreenshot(&png),
-				)
-				out := filepath.Join(*pictures, fmt.Sprintf("%s-%s-%d.png", name, scheme, width))
-				if err := os.WriteFile(out, png, 0o644); err != nil {
-					t.Fatal(err)
-				}
+	b.file = page(t, o)
+	for name, hash := range views {
+		for _, scheme := range []string{"light", "dark"} {
+			for _, width := range []int64{400, 1400, 2000} {
+				b.show("", scheme, hash, width, 900, 1)
+				b.picture(fmt.Sprintf("%s-%s-%d", name, scheme, width), false)
+				b.picture(fmt.Sprintf("%s-%s-%d-whole", name, scheme, width), true)
+			}
+		}
+		b.show("print", "light", hash, 760, 1000, 1)
+		b.picture(name+"-print", true)
+	}
+	b.show("", "light", views["scenario"], 1280, 1000, 1.5) // the README's
+	b.picture("readme", false)
+	b.do(chromedp.Evaluate(`document.querySelector(".log")?.scrollIntoView({block: "center"})`, nil),
+		painted())
+	b.picture("output", false)
+	b.quiet()
+}
+
+// show opens the page as a medium ("" for the screen), in a scheme, at a size in CSS pixels.
+func (b *browser) show(medium, scheme, hash string, width, height int64, scale float64) {
+	b.tb.Helper()
+	b.do(
+		emulation.SetEmulatedMedia().WithMedia(medium).WithFeatures([]*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme},
+		}),
+		chromedp.EmulateViewport(width, height, chromedp.EmulateScale(scale)),
+		chromedp.Navigate("file://"+b.file+"?"+medium+scheme+hash),
+		visible(map[bool]string{true: "#runs", false: ".topo"}[hash == ""]),
+		painted(),
+	)
+}
+
+// painted waits until what has changed is on the screen.
+func painted() chromedp.Action {
+	return chromedp.Evaluate(
+		`new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`,
+		nil,
+		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) },
+	)
+}
+
+// picture writes what is seen, or the whole page, to a file.
+func (b *browser) picture(name string, whole bool) {
+	b.tb.Helper()
+	var shot []byte
+	if whole {
+		b.do(chromedp.FullScreenshot(&shot, 100))
+	} else {
+		b.do(chromedp.CaptureScreenshot(&shot))
+	}
+	if err := os.WriteFile(filepath.Join(*pictures, name+".png"), small(b.tb, shot), 0o644); err != nil {
+		b.tb.Fatal(err)
+	}
+}
+
+// alike reports whether nobody could tell two colours apart.
+func alike(a color.Color, b color.RGBA) bool {
+	c, near := a.(color.RGBA), func(x, y uint8) bool { return max(x, y)-min(x, y) < 8 }
+	return near(c.R, b.R) && near(c.G, b.G) && near(c.B, b.B)
+}
+
+// small is a picture with the 256 colours of which it has most, a third of its size: text and lines do not
+// need more.
+func small(tb testing.TB, shot []byte) []byte {
+	tb.Helper()
+	full, err := png.Decode(bytes.NewReader(shot))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	count := map[color.RGBA]int{}
+	each := func(do func(x, y int, c color.RGBA)) {
+		for y := full.Bounds().Min.Y; y < full.Bounds().Max.Y; y++ {
+			for x := full.Bounds().Min.X; x < full.Bounds().Max.X; x++ {
+				do(x, y, color.RGBAModel.Convert(full.At(x, y)).(color.RGBA))
 			}
 		}
 	}
-	b.quiet()
+	each(func(_, _ int, c color.RGBA) { count[c]++ })
+	colors := slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int { return count[b] - count[a] })
+	palette := color.Palette{}
+	for _, c := range colors {
+		// Shades of what is there already would take the place of a colour that only a small sign has.
+		if len(palette) < 256 && !slices.ContainsFunc(palette, func(p color.Color) bool { return alike(p, c) }) {
+			palette = append(palette, c)
+		}
+	}
+	nearest := map[color.RGBA]uint8{}
+	for _, c := range colors {
+		nearest[c] = uint8(palette.Index(c))
+	}
+	few := image.NewPaletted(full.Bounds(), palette)
+	each(func(x, y int, c color.RGBA) { few.SetColorIndex(x, y, nearest[c]) })
+	var out bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, few); err != nil {
+		tb.Fatal(err)
+	}
+	return out.Bytes()
 }

@@ -164,14 +164,22 @@ func moments(c *record.Cluster) ([]momentData, []stateData) {
 				states = append(states, stateData{Where: s.Where, What: s.What, Lines: []lineData{}})
 			}
 			for _, l := range s.Lines {
-				id := [3]string{s.Where, s.What, l}
+				same := l
+				if s.What == "neighbours" {
+					same = settled(l)
+				}
+				id := [3]string{s.Where, s.What, same}
 				n, known := lines[id]
 				if !known {
 					n = len(states[at].Lines)
 					lines[id] = n
 					states[at].Lines = append(states[at].Lines, lineData{Text: l})
 				}
-				states[at].Lines[n].Has |= 1 << i
+				line := &states[at].Lines[n]
+				if _, now, ok := cutLast(l); ok && same != l && !strings.Contains(line.Text, now) {
+					line.Text += " or " + now
+				}
+				line.Has |= 1 << i
 			}
 		}
 	}
@@ -180,6 +188,26 @@ func moments(c *record.Cluster) ([]momentData, []stateData) {
 		slices.SortStableFunc(s.Lines, func(a, b lineData) int { return strings.Compare(a.Text, b.Text) })
 	}
 	return times, states
+}
+
+// settled is a neighbour's line without its state where that is one of those between which an entry that
+// works goes to and fro (NUD_REACHABLE, STALE, DELAY, PROBE of linux/neighbour.h): that is no difference.
+func settled(line string) string {
+	entry, state, _ := cutLast(line)
+	switch state {
+	case "REACHABLE", "STALE", "DELAY", "PROBE":
+		return entry
+	}
+	return line
+}
+
+// cutLast splits a line before its last word.
+func cutLast(line string) (before, last string, found bool) {
+	i := strings.LastIndexByte(line, ' ')
+	if i < 0 {
+		return line, "", false
+	}
+	return line[:i], line[i+1:], true
 }
 
 // number renders a figure without digits that mean nothing.

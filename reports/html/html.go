@@ -25,7 +25,7 @@ var assets embed.FS
 type page struct {
 	Title, Summary string
 	Run            *record.Run
-	When           string
+	When, Agents   string
 	Command        string
 	// Cut says, in a sentence, that the record ends before its run; Contradictions where it is not consistent.
 	Cut            string
@@ -159,7 +159,7 @@ func stateOf(s *record.Scenario) string {
 func class(state string) string { return strings.ReplaceAll(state, " ", "-") }
 
 func describe(o *record.Outcome) page {
-	p := page{Title: "nemesh", Run: o.Run, Contradictions: o.Recheck(), Cut: text.Ends(o)}
+	p := page{Title: "nemesh", Run: o.Run, Contradictions: o.Recheck(), Cut: text.Ends(o), Agents: text.Agents(o)}
 	p.Summary = strings.TrimSpace(text.Style{}.Summary(o))
 	if o.Run != nil {
 		p.When = o.Run.Started.Format("2 January 2006, 15:04:05 MST")

@@ -188,17 +188,12 @@ func (g generator) failed(v *record.Verdict) {
 		Sentence: "reply lost on node04 at flannel.1: neighbour 172.16.1.0 is INCOMPLETE " +
 			"(who-has unanswered 3 times)",
 		Hops: []record.Hop{
-			hop("node01", "node01-pod1/eth0", record.Request, true),
+			hop("node01-pod1", "eth0", record.Request, true),
 			hop("node01", "flannel.1", record.Request, true),
 			hop("switch", "node01", record.Request, true),
 			hop("node04", "flannel.1", record.Request, true),
-			hop(
-				"node04",
-				"node04-pod1/eth0",
-				record.Request,
-				true,
-			),
-			hop("node04", "node04-pod1/eth0", record.Reply, true),
+			hop("node04-pod1", "eth0", record.Request, true),
+			hop("node04-pod1", "eth0", record.Reply, true),
 			hop("node04", "flannel.1", record.Reply, false),
 			hop("node01", "flannel.1", record.Reply, false),
 		},

@@ -23,6 +23,8 @@ type Cluster struct {
 	Closed  int64
 	Moments []Timed[[]State]
 	Traces  []Timed[Trace]
+	// Users are the scenarios that used it and have ended, in that order.
+	Users []*Scenario
 }
 
 // Timed is something with the time and the scenario in which it happened, and when in a scenario if that was

@@ -94,6 +94,11 @@ func (o *Outcome) Add(e Event) (ended *Scenario) {
 			s.Clusters = append(s.Clusters, o.cluster(id))
 		}
 	}
+	for _, c := range s.Clusters {
+		if c != nil {
+			c.Users = append(c.Users, s)
+		}
+	}
 	o.moveUp(s)
 	return s
 }

@@ -2,61 +2,9 @@ package record
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 )
-
-// Sentence says in one sentence why a scenario did not pass: where a followed packet died, which invariant
-// does not hold, or the message of its assertion on one line. It is "" for one that passed.
-func (s *Scenario) Sentence() string {
-	v := s.Verdict
-	switch {
-	case v == nil:
-		return "the scenario did not end"
-	case v.State == Passed:
-		return ""
-	}
-	for i := len(s.Traces) - 1; i >= 0 && v.State == Failed; i-- {
-		if t := s.Traces[i]; t.Sentence != "" {
-			return fmt.Sprintf("%s → %s: %s", t.From, t.To, t.Sentence)
-		}
-	}
-	for _, i := range s.Invariants {
-		if !i.OK && !i.Waived && v.State == Failed {
-			return strings.TrimSpace(i.Name + " does not hold: " + strings.Join(i.Details, "; "))
-		}
-	}
-	return oneLine(v.Message)
-}
-
-// maxSentence is how long a sentence made from a message may get, in characters.
-const maxSentence = 240
-
-// oneLine joins the lines of a message, without colours, and cuts what is too long for a line.
-func oneLine(message string) string {
-	var words []rune
-	for _, r := range strings.Join(strings.Fields(Plain(message)), " ") {
-		if len(words) == maxSentence {
-			return string(words) + "…"
-		}
-		words = append(words, r)
-	}
-	return string(words)
-}
-
-// Plain takes the escapes of a terminal out of a text (ECMA-48, control sequences).
-func Plain(text string) string {
-	var b strings.Builder
-	for {
-		before, after, found := strings.Cut(text, "\x1b[")
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		end := strings.IndexFunc(after, func(r rune) bool { return r >= 0x40 && r <= 0x7e })
-		text = after[end+1:]
-	}
-}
 
 // Recheck compares a scenario's verdict with what the record holds of it, and returns a sentence for each
 // contradiction. Nothing is run.
@@ -128,6 +76,9 @@ func (s *Scenario) recount() []string {
 	if !s.last() {
 		return wrong
 	}
+	if s.shares() {
+		return append(wrong, s.together(sent, lost)...)
+	}
 	if v.Sent != sent || v.Lost != lost || v.LongestOutage != longest {
 		say("it ended with its cluster and counts %d of %d echoes lost, longest outage %s; its pairs have %d of "+
 			"%d and %s", v.Lost, v.Sent, time.Duration(v.LongestOutage), lost, sent, time.Duration(longest))
@@ -136,6 +87,27 @@ func (s *Scenario) recount() []string {
 		say("it says it recovered after %s; by its outages that is %s", span(v.Recovery), span(recovery))
 	}
 	return wrong
+}
+
+// shares reports whether another scenario used one of its clusters.
+func (s *Scenario) shares() bool {
+	return slices.ContainsFunc(s.Clusters, func(c *Cluster) bool { return len(c.Users) > 1 })
+}
+
+// together checks that the scenarios of a shared cluster have counted all that its pairs have.
+func (s *Scenario) together(sent, lost uint64) []string {
+	if len(s.Clusters) != 1 {
+		return nil
+	}
+	var counted, gone uint64
+	for _, user := range s.Clusters[0].Users {
+		counted, gone = counted+user.Verdict.Sent, gone+user.Verdict.Lost
+	}
+	if counted >= sent && gone >= lost {
+		return nil
+	}
+	return []string{fmt.Sprintf("it was the last in its cluster, whose scenarios count %d of %d echoes lost "+
+		"together; its pairs have %d of %d", gone, counted, lost, sent)}
 }
 
 // last reports whether the clusters ended with the scenario: what they have measured is what it counted.

@@ -88,7 +88,7 @@ func TestSentence(t *testing.T) {
 		add  func()
 		want string
 	}{
-		{func() {}, "Expected <int>: 3 to be zero"},
+		{func() {}, "expected 3 to be zero"},
 		{func() {
 			s.Invariants = []record.Invariant{
 				{Name: "no address twice", Details: []string{"172.16.1.2 on node01 and node02"}},
@@ -104,6 +104,29 @@ func TestSentence(t *testing.T) {
 	for _, step := range steps {
 		if step.add(); s.Sentence() != step.want {
 			t.Errorf("%q, want %q", s.Sentence(), step.want)
+		}
+	}
+}
+
+// Scenarios that share a cluster each count their own time; what none counts is a contradiction.
+func TestRecheckOfASharedCluster(t *testing.T) {
+	for first, want := range map[uint64]string{50: "", 49: "whose scenarios count 199 of 400 echoes lost together"} {
+		events := sound()
+		events[9].Verdict.Sent, events[9].Verdict.Lost = 300, 150
+		o := &record.Outcome{}
+		for i, e := range events {
+			if i == 8 {
+				o.Add(record.Event{At: 6e9, Kind: record.KindVerdict, Scenario: "before", Verdict: &record.Verdict{
+					State: record.Passed, Sent: 100, Lost: first, LongestOutage: 1e9, Clusters: []string{"c"}}})
+			}
+			o.Add(e)
+		}
+		var wrong []string
+		for _, s := range o.Scenarios {
+			wrong = append(wrong, s.Recheck()...)
+		}
+		if got := strings.Join(wrong, "; "); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%d: %q, want %q", first, got, want)
 		}
 	}
 }

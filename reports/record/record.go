@@ -197,8 +197,9 @@ type Verdict struct {
 	Location string `json:"location,omitempty"`
 	// Active lists the faults that were not healed when it ended.
 	Active []string `json:"active,omitempty"`
-	// Sent, Lost and LongestOutage sum up the mesh; Recovery is the time from the last heal to the last loss,
-	// -1 if something still did not answer.
+	// Sent, Lost and LongestOutage sum up the mesh from the end of the scenario before in the same cluster, or
+	// from the cluster's beginning. Healed says that something was healed in that time; Recovery is then the
+	// time from the last heal to the last loss, -1 if something still did not answer.
 	Sent          uint64   `json:"sent"`
 	Lost          uint64   `json:"lost"`
 	LongestOutage int64    `json:"longest_outage"`

@@ -23,8 +23,8 @@ type Trace struct {
 
 // Hop is a place that the packet should pass.
 type Hop struct {
-	// Node is the machine, or "switch" for the one between them. Device is the name of the network device
-	// there; inside a pod it stands after the pod's name and a slash, such as node01-pod1/eth0.
+	// Node is the machine, the pod, or "switch" for the one between the machines. Device is the name of the
+	// network device there; a port of the switch is called as the machine behind it.
 	Node   string `json:"node"`
 	Device string `json:"device"`
 	// Direction is Request or Reply.

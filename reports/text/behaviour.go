@@ -32,6 +32,12 @@ func Behaviour(o *record.Outcome) string {
 	if o.Run != nil && o.Run.Agent != "" {
 		fmt.Fprintf(&b, "Agent: %s\n\n", strings.TrimSpace(cell(o.Run.Agent+" "+o.Run.AgentVersion)))
 	}
+	rows, never := behaviourRows(o)
+	if rows == "" {
+		b.WriteString("Nothing was measured: no scenario of this run that counts broke anything. Skipped ones do\n" +
+			"not count, nor those that gave the agent a historic defect or could not prove their faults.\n")
+		return b.String()
+	}
 	b.WriteString(
 		"The promises are those of overlayd. Packets lost of those sent, the longest outage of any pair,\n" +
 			"and the recovery after the last heal are what this run measured, over all scenarios of a line: a\n" +
@@ -40,7 +46,17 @@ func Behaviour(o *record.Outcome) string {
 	b.WriteString("| component | fault | promised | scenarios | lost / sent | longest outage | recovery |" +
 		" together with |\n")
 	b.WriteString("|---|---|---|---:|---:|---:|---:|---|\n")
-	var never []string
+	b.WriteString(rows)
+	if len(never) > 0 {
+		fmt.Fprintf(&b, "\n<details><summary>%d of the %d faults of the catalogue were not measured in this run"+
+			"</summary>\n\n%s\n\n</details>\n", len(never), len(promises()), strings.Join(never, ", "))
+	}
+	return b.String()
+}
+
+// behaviourRows are the lines of the table, and the faults that no scenario measured.
+func behaviourRows(o *record.Outcome) (rows string, never []string) {
+	var b strings.Builder
 	for _, p := range promises() {
 		m := measure(o, p.id)
 		if m.scenarios == 0 {
@@ -53,10 +69,7 @@ func Behaviour(o *record.Outcome) string {
 		m := measureAs(o, name, func(s *record.Scenario) []string { return s.Verdict.Broke })
 		fmt.Fprintf(&b, "| other | %s | | %s |\n", cell(name), m.cells())
 	}
-	if len(never) > 0 {
-		fmt.Fprintf(&b, "\nNot measured in this run: %s.\n", strings.Join(never, ", "))
-	}
-	return b.String()
+	return b.String(), never
 }
 
 // cells are the columns of what was measured.

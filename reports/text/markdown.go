@@ -13,6 +13,9 @@ func Markdown(o *record.Outcome) string {
 	var b strings.Builder
 	b.WriteString("## nemesh\n\n")
 	b.WriteString(strings.TrimSpace(Style{}.Summary(o)) + "\n\n")
+	if agents := Agents(o); agents != "" {
+		fmt.Fprintf(&b, "Agent: %s\n\n", cell(agents))
+	}
 	if ends := Ends(o); ends != "" {
 		fmt.Fprintf(&b, "**%s**\n\n", ends)
 	}

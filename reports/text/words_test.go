@@ -30,6 +30,33 @@ func TestThousands(t *testing.T) {
 	}
 }
 
+func TestAgents(t *testing.T) {
+	world := func(s, agent string) record.Event {
+		return record.Event{Kind: record.KindWorld, Scenario: s, World: &record.World{Agent: agent}}
+	}
+	for want, events := range map[string][]record.Event{
+		"":            {world("a", "")},
+		"flannel":     {world("a", "flannel")},
+		"overlayd v1": {world("a", "overlayd")},
+		"overlayd v1; in some scenarios flannel, overlayd with rust": {world("a", "overlayd"),
+			world("b", "flannel"), world("c", "overlayd with rust"), world("d", "flannel")},
+		"overlayd v1 with rust": {world("a", "overlayd with rust"), world("b", "overlayd with rust")},
+		"overlayd v1; in some scenarios 4 others, such as w": {world("a", "w"), world("b", "x"),
+			world("c", "y"), world("d", "z")},
+	} {
+		o := &record.Outcome{}
+		if strings.HasPrefix(want, "overlayd") {
+			o.Add(record.Event{Kind: record.KindRun, Run: &record.Run{Agent: "overlayd", AgentVersion: "v1"}})
+		}
+		for _, e := range events {
+			o.Add(e)
+		}
+		if got := text.Agents(o); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestEnds(t *testing.T) {
 	o := &record.Outcome{}
 	o.Add(record.Event{At: 1e9, Kind: record.KindRun, Run: &record.Run{}})

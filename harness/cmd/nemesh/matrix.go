@@ -181,7 +181,7 @@ func (o matrixOptions) scenarios(ctx context.Context, filters []string) ([]strin
 		return nil, fmt.Errorf("list the scenarios: %w", err)
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("no scenario matches %q", filters)
+		return nil, errors.New(nothingMatched(filters))
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -192,15 +193,20 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	}
 	failed := o.watch(ginkgo, follow, screen)
 	outcome := follow.outcome
-	compared, code, err := o.world.compare(o.bin, outcome, outcome.Exit())
+	late := failed != nil && time.Since(began) >= o.timeout
+	compared, code, err := o.world.compare(o.bin, outcome, outcome.Exit(), !late && ctx.Err() == nil)
 	if err != nil {
 		return exitUsage, err
 	}
 	switch {
 	case len(outcome.Scenarios) == 0 && failed == nil:
 		code = exitUsage
-		screen.print(o.nothingMatched(ctx, dir))
+		screen.print(nothingMatched(o.filters) + "\n")
 	case ctx.Err() != nil: // said below
+	case late:
+		code = max(code, exitUsage)
+		screen.print(fmt.Sprintf("the run's %s were over: what had not ended has failed or was not started; "+
+			"--timeout gives more\n", o.timeout))
 	case failed != nil && code == exitPassed && outcome.Exit() == exitPassed, len(outcome.Scenarios) == 0:
 		// Ginkgo failed without a scenario failing: the suite did not start, crashed, or ran out of time.
 		code = exitUsage
@@ -310,14 +316,17 @@ func (o *runOptions) watch(ginkgo *exec.Cmd, follow *follower, screen *screen) e
 	}
 }
 
-// nothingMatched lists what there is when a filter has chosen nothing.
-func (o *runOptions) nothingMatched(ctx context.Context, dir string) string {
-	everything := runOptions{bin: o.bin, timeout: o.timeout}
-	names, err := everything.names(ctx, dir)
-	if err != nil {
-		return fmt.Sprintf("no scenario matches %q, and they cannot be listed: %v\n", o.filters, err)
+// nothingMatched says that filters have chosen nothing.
+func nothingMatched(filters []string) string {
+	quoted := make([]string, len(filters))
+	for i, f := range filters {
+		quoted[i] = strconv.Quote(f)
 	}
-	return fmt.Sprintf("no scenario matches %q. There are:\n  %s\n", o.filters, strings.Join(names, "\n  "))
+	what := "no scenario matches " + strings.Join(quoted, " or ")
+	if len(filters) == 0 {
+		what = "there is no scenario"
+	}
+	return what + ": nemesh list shows the names and labels that there are"
 }
 
 func ginkgoSaid(dir string, err error) string {

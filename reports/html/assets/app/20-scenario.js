@@ -13,7 +13,6 @@ N.scenario = (id, around) => {
   ];
   for (const c of s.contradictions || [])
     parts.push(E("p", { class: "notice bad" }, E("strong", { text: "Its own data contradicts this verdict: " }), c));
-  if (s.reported) parts.push(E("h2", { text: "Reported" }), E("p", { class: "reported", text: s.reported }));
   const facts = E("p", { class: "facts" });
   const row = document.getElementById("r" + id);
   for (const td of row.querySelectorAll("td.n"))
@@ -22,7 +21,8 @@ N.scenario = (id, around) => {
   if (s.location) facts.append(E("span", {}, "at ", E("code", { text: s.location })));
   if (s.labels && s.labels.length) facts.append(E("span", { text: s.labels.join(", ") }));
   parts.push(facts, N.rerun(s.rerun));
-  for (const t of s.traces || []) parts.push(N.trace(t));
+  if (s.reported) parts.push(N.reported(s));
+  parts.push(...N.traces(s.traces || []));
 
   const clusters = (s.clusters || []).map(i => N.json("c" + i));
   const charts = [];
@@ -54,7 +54,8 @@ N.beneath = (c, s, i) => {
   if (i === 0 && s.invariants && s.invariants.length) parts.push(E("h2", { text: "Invariants" }), N.invariants(s.invariants));
   if (c && c.moments.length) parts.push(E("h2", {}, "Kernel and leases",
     E("small", { text: c.moments.map(m => m.when).join(", ") })), N.state(c));
-  if (i === 0 && s.message) parts.push(E("h2", { text: "Message of the assertion" }), E("pre", { class: "message", tabindex: 0, text: s.message }));
+  if (i === 0 && s.message) parts.push(E("details", { class: "dump" }, E("summary", { text: "The whole message of the assertion" }),
+    E("pre", { class: "message", tabindex: 0, text: s.message })));
   return parts;
 };
 
@@ -67,25 +68,45 @@ N.rerun = command => {
     } }), said);
 };
 
+// What the report said: lines as they were wrapped in a file become paragraphs; indented ones stay.
+N.reported = s => N.el("details", { class: "reported", open: s.state === "passed" }, N.el("summary", { text: "What was reported" }),
+  s.reported.split(/\n\s*\n/).map(p => N.el("p", { text: p.replace(/\n(?=\S)/g, " ") })));
+
 // A followed packet: its hops in order, the one at which it died in red.
 N.deadHop = t => {
   const marked = t.hops.findIndex(h => h.dead);
   return marked >= 0 ? marked : t.hops.findIndex(h => !h.seen);
 };
 
-N.trace = t => {
-  const E = N.el, dead = N.deadHop(t);
-  const box = E("section", { class: "trace", "aria-label": "Path of the packet" },
-    E("h2", {}, "Where the packet died", E("small", { text: t.from + " → " + t.to + (t.cause ? " · " + t.cause : "") })));
+// The first packet that was followed is shown, others are folded.
+N.traces = traces => {
+  const E = N.el, rest = traces.slice(1);
+  const parts = traces.slice(0, 1).map(t => E("section", { class: "trace", "aria-label": "Path of the packet" },
+    E("h2", {}, t.sentence ? "Where the packet died" : "A packet that came through", E("small", { text: N.traceName(t) })), N.path(t)));
+  for (const t of rest) parts.push(E("details", { class: "trace" }, E("summary", { text: "Another packet that was followed: " + N.traceName(t) }),
+    t.sentence && E("p", { class: "sentence", text: t.sentence }), N.path(t)));
+  return parts;
+};
+
+N.traceName = t => t.from + " → " + t.to + (t.cause ? " · " + t.cause : "");
+
+N.path = t => {
+  const E = N.el, dead = N.deadHop(t), box = E("div");
   for (const way of ["request", "reply"]) {
-    const hops = t.hops.map((h, i) => [h, i]).filter(([h]) => h.direction === way);
+    const hops = t.hops.map((h, i) => ({ ...h, i })).filter(h => h.direction === way);
     if (!hops.length) continue;
-    const first = (hops.find(([h]) => h.at) || [{}])[0].at;
-    box.append(E("div", { class: "pathname", text: way }), E("ol", { class: "hops", "aria-label": way }, hops.map(([h, i]) => {
-      const state = i === dead ? "dead" : h.seen ? "seen" : "unseen";
-      const said = h.at ? "+" + ((h.at - first) / 1e3).toFixed(0) + " µs" : i === dead ? "died here" : h.seen ? "seen" : "not seen";
-      return E("li", { class: state }, E("b", { text: h.node }), E("span", { text: h.device + " · " + said }));
-    })));
+    const first = (hops.find(h => h.at) || {}).at, groups = [];
+    for (const h of hops) {
+      const last = groups[groups.length - 1];
+      if (last && last[0].node === h.node) last.push(h); else groups.push([h]);
+    }
+    const hop = h => {
+      const said = h.at ? "+" + ((h.at - first) / 1e3).toFixed(0) + " µs" : h.i === dead ? "died here" : h.seen ? "seen" : "not seen";
+      return E("li", { class: h.i === dead ? "dead" : h.seen ? "seen" : "unseen", title: h.node + ", " + h.device + ": " + said },
+        E("b", { text: h.device }), E("span", { text: said }));
+    };
+    box.append(E("div", { class: "way" }, E("span", { class: "pathname", text: way }),
+      E("ol", { class: "hops", "aria-label": way }, groups.map(g => E("li", { class: "on" }, E("span", { text: g[0].node }), E("ol", { "aria-label": g[0].node }, g.map(hop)))))));
   }
   if (t.details && t.details.length) box.append(E("pre", { class: "message", text: t.details.join("\n") }));
   return box;
@@ -111,7 +132,7 @@ N.reach = reach => {
   froms.length + tos.length > 14 && E("p", { class: "legend", text: tos.map((t, i) => (i + 1) + " " + t).join("   ") }));
 };
 
-N.invariants = list => N.el("table", { class: "diff" }, N.el("tbody", {}, list.map(i => N.el("tr", {},
+N.invariants = list => N.el("table", { class: "diff inv" }, N.el("tbody", {}, list.map(i => N.el("tr", {},
   N.el("td", {}, N.el("span", { class: "verdict " + (i.ok ? "passed" : i.waived ? "skipped" : "failed"),
     text: i.ok ? "holds" : i.waived ? "waived" : "does not hold" })),
   N.el("td", {}, i.name, (i.details || []).map(d => N.el("div", { class: "muted mono", text: d })))))));

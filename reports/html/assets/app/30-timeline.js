@@ -1,6 +1,7 @@
 // The timeline: faults and events on top, a ribbon for each probed pair below, one time axis for all (uPlot).
 N.ROW = 20;
-N.SHOWN = 40; // pairs at first
+N.SHOWN = 20; // pairs at first
+N.MARGIN = 14; // on both sides, so that the first and the last time and mark are whole
 
 N.timeline = (view, c, s, nth) => {
   const E = N.el, charts = [], key = "t" + nth;
@@ -8,15 +9,15 @@ N.timeline = (view, c, s, nth) => {
   const button = (text, label, f) => E("button", { type: "button", "aria-label": label, title: label, text, onclick: f });
   const holder = E("div", { class: "plots" });
   const element = E("div", {},
-    E("div", { class: "bar" }, readout, button("−", "Zoom out", () => view.zoom(2)), button("+", "Zoom in", () => view.zoom(0.5)),
-      button("whole", "Show the whole time", () => view.setRange(0, view.length))), holder);
+    E("div", { class: "bar" }, readout, E("div", { class: "zoom" }, button("−", "Zoom out", () => view.zoom(2)), button("+", "Zoom in", () => view.zoom(0.5)),
+      button("whole", "Show the whole time", () => view.setRange(0, view.length)))), holder);
 
   const began = s.began[nth], ended = s.ended[nth];
   const pairs = [...c.pairs].sort((a, b) => b.lost - a.lost || (a.from + a.to < b.from + b.to ? -1 : 1));
   const top = N.slowest(pairs);
 
   const options = (height, axis, draw) => ({
-    width: 300, height, padding: [0, 0, 0, 0], legend: { show: false },
+    width: 300, height, padding: [0, N.MARGIN, 0, N.MARGIN], legend: { show: false },
     cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false },
       sync: { key, setSeries: false, scales: ["x", null] } },
     scales: { x: { time: false, range: () => view.range }, y: { range: () => [0, 1] } },

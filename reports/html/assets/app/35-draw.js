@@ -45,12 +45,12 @@ N.drawLanes = (u, lanes, c) => {
   const { ctx, bbox } = u, r = devicePixelRatio || 1, at = t => u.valToPos(t, "x", true);
   ctx.save();
   ctx.beginPath();
-  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.rect(bbox.left - N.MARGIN * r, bbox.top, bbox.width + 2 * N.MARGIN * r, bbox.height); // marks at the ends are whole
   ctx.clip();
   const labelled = matchMedia("(max-width:760px)").matches;
   lanes.forEach((l, i) => {
     const y = bbox.top + i * N.ROW * r, mid = y + N.ROW * r / 2;
-    if (l.kind === "fault") for (const f of l.of) N.drawFault(ctx, f, at, y, r, c, labelled ? l.name : "");
+    if (l.kind === "fault") for (const f of l.of) N.drawFault(ctx, f, at, y, r, c, bbox.left + bbox.width, labelled ? l.name : "");
     if (l.kind === "steps") N.drawSteps(ctx, c.steps, at, mid, r);
     if (l.kind === "process") for (const m of c.marks) if (m.kind === "start" || m.kind === "exit") N.drawMark(ctx, m.kind, at(m.t), mid, r);
     if (l.kind === "lease") for (const m of c.marks) if (m.kind === "lease" || m.kind === "unseen") N.drawMark(ctx, m.kind, at(m.t), mid, r);
@@ -59,14 +59,15 @@ N.drawLanes = (u, lanes, c) => {
   ctx.restore();
 };
 
-N.drawFault = (ctx, f, at, y, r, c, label) => {
+N.drawFault = (ctx, f, at, y, r, c, end, label) => {
   const h = (N.ROW - 8) * r, top = y + 4 * r, color = f.error ? N.css("--fail") : N.css("--fault");
   ctx.fillStyle = color;
   if (f.once) {
     const x = at(f.proved || f.from);
     ctx.fillRect(x - 2 * r, top, 4 * r, h);
   } else {
-    const x0 = at(f.from), x1 = at(f.to || c.length), xp = Math.min(f.proved ? at(f.proved) : x1, x1);
+    const x0 = Math.max(at(f.from), N.MARGIN * r), x1 = Math.min(at(f.to || c.length), end), xp = Math.min(Math.max(f.proved ? at(f.proved) : x1, x0), x1);
+    if (x1 <= x0) return;
     ctx.globalAlpha = 0.45;
     ctx.fillRect(x0, top, Math.max(xp - x0, r), h);
     ctx.globalAlpha = 1;
@@ -76,27 +77,36 @@ N.drawFault = (ctx, f, at, y, r, c, label) => {
     ctx.fillStyle = N.css("--fg");
     ctx.font = 11 * r + "px system-ui";
     ctx.textBaseline = "middle";
-    ctx.fillText(label, Math.max(at(f.from), 0) + 3 * r, top + h / 2);
+    ctx.fillText(label, Math.max(at(f.from), N.MARGIN * r) + 3 * r, top + h / 2);
   }
+};
+
+// Steps too close together to be told apart share a sign, such as 1–3, at the first of them. x are their places in order.
+N.stepGroups = (x, least) => {
+  const groups = [];
+  x.forEach((at, i) => {
+    const g = groups[groups.length - 1];
+    // A sign with a range is wider than one with a number.
+    if (g && at - g.x < least * (g.first === g.last ? 1 : 1.6)) g.last = i + 1;
+    else groups.push({ x: at, first: i + 1, last: i + 1 });
+  });
+  return groups;
 };
 
 N.drawSteps = (ctx, steps, at, mid, r) => {
   ctx.font = 10 * r + "px system-ui";
   ctx.textAlign = "center";
   ctx.textBaseline = "middle";
-  let last = -Infinity;
-  steps.forEach((s, i) => {
-    const x = at(s.t), near = x - last < 15 * r;
+  for (const g of N.stepGroups(steps.map(s => at(s.t)), 16 * r)) {
+    const text = g.first === g.last ? String(g.first) : g.first + "–" + g.last;
+    const half = Math.max(ctx.measureText(text).width / 2 + 3 * r, 7 * r);
     ctx.fillStyle = N.css("--muted");
-    ctx.fillRect(x - r / 2, mid - 8 * r, r, 16 * r);
-    if (near) return;
-    last = x;
     ctx.beginPath();
-    ctx.arc(x, mid, 7 * r, 0, 7);
+    ctx.roundRect(g.x - half, mid - 7 * r, 2 * half, 14 * r, 7 * r);
     ctx.fill();
     ctx.fillStyle = N.css("--bg");
-    ctx.fillText(i + 1, x, mid + r / 2);
-  });
+    ctx.fillText(text, g.x, mid + r / 2);
+  }
   ctx.textAlign = "left";
 };
 

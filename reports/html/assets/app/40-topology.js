@@ -13,19 +13,22 @@ N.topology = (view, c, s) => {
   svg.append(links, front, paths);
   const text = (x, y, t, cls) => { const e = S("text", { x, y, "text-anchor": "middle", class: cls }); e.textContent = t; return e; };
 
+  const left = (x, y, t, cls) => { const e = text(x, y, t, cls); e.setAttribute("text-anchor", "start"); return e; };
   const bar = S("rect", { class: "box", x: 16, y: switchY - 9, width: width - 32, height: 18, rx: 3 });
-  front.append(bar, text(width / 2, switchY + 4, "switch"));
+  front.append(bar, left(24, switchY + 4, "switch"));
   const box = (name, addr, bx, y, w, h) => {
-    const e = S("rect", { class: "box", x: bx, y, width: w, height: h, rx: 4 }), sub = text(bx + w / 2, y + 29, addr, "sub");
-    front.append(e, text(bx + w / 2, y + 16, name), sub);
+    const e = S("rect", { class: "box", x: bx, y, width: w, height: h, rx: 4 }), sub = left(bx + 9, y + 30, addr, "sub");
+    front.append(e, left(bx + 9, y + 17, name), sub);
     boxes.push({ name, addr, e, sub });
   };
   const uplink = (px, y0, y1) => links.append(S("path", { class: "link quiet", d: `M${px} ${y0}V${y1}` }));
   if (etcd) { box("etcd", etcd[1], width / 2 - 60, 8, 120, 36); uplink(width / 2, 44, switchY - 9); }
   nodes.forEach((n, i) => {
     box(n[0], n[1], x, nodeY, wide[i], 76);
-    uplink(x + wide[i] / 2, switchY + 9, nodeY);
-    place.set(n[0], { x: x + wide[i] / 2, y: nodeY + 76, top: nodeY });
+    // The uplink is on the right, where no text is: there goes the path of a followed packet.
+    const port = x + wide[i] - 16;
+    uplink(port, switchY + 9, nodeY);
+    place.set(n[0], { x: x + wide[i] / 2, y: nodeY + 76, top: nodeY, port });
     const own = podsOf(n[0]), step = wide[i] / Math.max(own.length, 1);
     own.forEach((p, k) => {
       const px = x + step * (k + 0.5), short = p.name.startsWith(n[0] + "-") ? p.name.slice(n[0].length + 1) : p.name;
@@ -56,7 +59,7 @@ N.topology = (view, c, s) => {
     arcs.push({ p, e });
   }
   svg.setAttribute("viewBox", `0 0 ${width} ${nodeY + 76 + depth + 12}`);
-  if (s.traces && s.traces.length) N.drawPath(paths, s.traces[s.traces.length - 1], place, switchY);
+  if (s.traces && s.traces.length) N.drawPath(paths, s.traces[0], place, switchY);
   const legend = N.el("p", { class: "legend" });
 
   const update = t => {
@@ -94,20 +97,20 @@ N.runsAt = (c, machine, t) => {
 // The way of a followed packet, up to the hop at which it died.
 N.drawPath = (group, trace, place, switchY) => {
   const dead = N.deadHop(trace), at = h => {
-    const pod = place.get(h.device.split("/")[0]);
-    if (h.device.includes("/") && pod) return [pod.x, pod.top + 10];
-    if (h.node === "switch") return null;
-    const n = place.get(h.node);
-    return n ? [n.x, n.top + 4] : null;
+    const n = place.get(h.node === "switch" ? h.device : h.node); // a port of the switch has the name of its node
+    if (!n) return null;
+    if (n.node) return [n.x, n.top + 3]; // a pod
+    // From the uplink down: the overlay's device, the bridge, the pod's cable.
+    const deep = h.device === "eth0" ? 2 : h.device.includes(".") ? 14 : h.device === "cni0" ? 27 : 38;
+    return [n.port, h.node === "switch" ? switchY : n.top + deep];
   };
   for (const way of ["request", "reply"]) {
-    const points = [], off = way === "request" ? -5 : 5;
+    const points = [], off = way === "request" ? -4 : 4;
     let cut = null, last = null;
     trace.hops.forEach((h, i) => {
       if (h.direction !== way || cut || (dead >= 0 && i > dead)) return;
-      const p = at(h) || (last ? [last[0], switchY] : null);
+      const p = at(h);
       if (!p) return;
-      if (last && p[0] !== last[0]) points.push([last[0] + off, switchY], [p[0] + off, switchY]);
       points.push([p[0] + off, p[1]]);
       last = p;
       if (i === dead) cut = [p[0] + off, p[1]];
@@ -115,7 +118,7 @@ N.drawPath = (group, trace, place, switchY) => {
     if (points.length > 1) group.append(N.svg("path", { class: "path " + way, d: "M" + points.map(p => p.join(" ")).join("L") }));
     if (cut) {
       const [x, y] = cut;
-      group.append(N.svg("circle", { class: "dead", cx: x, cy: y, r: 8 }), N.svg("path", { class: "deadx", d: `M${x - 4} ${y - 4}l8 8m0 -8l-8 8` }));
+      group.append(N.svg("circle", { class: "dead", cx: x, cy: y, r: 7 }), N.svg("path", { class: "deadx", d: `M${x - 4} ${y - 4}l8 8m0 -8l-8 8` }));
     }
   }
 };

@@ -6,6 +6,22 @@ N.steps = (view, c, s) => {
       N.el("span", { class: "t", text: N.time(st.t) }), N.el("span", { text: (i + 1) + ". " + st.text })))));
 };
 
+// A line as a person reads it: its time stands beside it already, and etcd's JSON becomes words. The level is the line's
+// own or, where it has none, guessed from its words.
+N.logLine = line => {
+  let text = line.replace(/^time=\S+ /, ""), level = (/\blevel=(\w+)/.exec(text) || [])[1];
+  if (line.startsWith("{")) {
+    try {
+      const { level: own, ts, caller, msg, stacktrace, ...rest } = JSON.parse(line);
+      if (msg !== undefined) {
+        level = own;
+        text = [own, msg, ...Object.entries(rest).map(([k, v]) => k + "=" + (typeof v === "string" ? v : JSON.stringify(v)))].filter(Boolean).join(" ");
+      }
+    } catch { /* it only looks like JSON */ }
+  }
+  return { text, level: level || (/\b(error|fatal|panic|failed)\b/i.exec(text) ? "error" : /\bwarn(ing)?\b/i.test(text) ? "warn" : "info") };
+};
+
 N.logs = (view, c) => {
   const E = N.el, machines = [...new Set(c.logs.map(l => l.m))].sort();
   if (!machines.length) return "";
@@ -17,10 +33,11 @@ N.logs = (view, c) => {
   const show = () => {
     const word = search.value.toLowerCase();
     lines = c.logs.filter(l => (!machine.value || l.m === machine.value) && (!word || l.x.toLowerCase().includes(word))).map(l => {
-      const bad = /\b(error|err|fatal|panic|failed)\b/i.test(l.x), warn = /\bwarn(ing)?\b/i.test(l.x);
+      const { level, text } = N.logLine(l.x), bad = /^(err|fatal|panic)/i.test(level), warn = /^warn/i.test(level);
       return [l.t, E("div", { class: bad ? "e" : warn ? "y" : "", onclick: () => view.setCursor(l.t, "log") },
-        E("span", { class: "t", text: N.time(l.t) }), E("span", { class: "w", text: l.m === l.p ? l.m : l.m + " " + l.p }), E("span", { class: "x", text: l.x }))];
+        E("span", { class: "t", text: N.time(l.t) }), E("span", { class: "w", text: l.m === l.p ? l.m : l.m + " " + l.p }), E("span", { class: "x", text }))];
     });
+    box.classList.toggle("many", lines.length > 2000);
     box.replaceChildren(...lines.map(l => l[1]));
     if (!lines.length) box.append(E("p", { class: "muted", text: "No line." }));
     mark(view.t, "show");
@@ -33,7 +50,10 @@ N.logs = (view, c) => {
     marked = e;
     if (!e) return;
     e.classList.add("at");
-    if (follow.checked && from !== "log") box.scrollTop = e.offsetTop - box.clientHeight / 2;
+    if (!follow.checked || from === "log") return;
+    const scroll = () => { box.scrollTop = e.offsetTop - box.clientHeight / 2; };
+    scroll();
+    requestAnimationFrame(scroll); // lines that were not drawn before have their height now
   };
   search.addEventListener("input", show);
   machine.addEventListener("change", show);

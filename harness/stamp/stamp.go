@@ -1,0 +1,33 @@
+// Package stamp has the kernel say when it saw a packet (SO_TIMESTAMPNS, see
+// Documentation/networking/timestamping.rst): a busy program reads its sockets late.
+package stamp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// On has the kernel stamp what a socket receives.
+func On(fd int) error {
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); err != nil {
+		return fmt.Errorf("have packets stamped: %w", err)
+	}
+	return nil
+}
+
+// Of returns when the kernel saw the packet that came with this control data; now, if it did not say.
+func Of(control []byte) time.Time {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return time.Now()
+	}
+	for _, m := range messages {
+		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPNS && len(m.Data) >= 16 {
+			return time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:])))
+		}
+	}
+	return time.Now()
+}
