@@ -58,6 +58,14 @@ func fresh() saved {
 	return saved{Instance: hex.EncodeToString(raw)}
 }
 
+// moved reports whether the node has another public address than the one it was saved with.
+func (s saved) moved(now Options) bool {
+	if s.PublicIP.IsValid() {
+		return s.PublicIP != now.PublicIP
+	}
+	return s.PublicIPv6 != now.PublicIPv6
+}
+
 // view returns the network as it was saved.
 func (s saved) view() (lease.View, bool) {
 	v := lease.View{Config: s.Config}

@@ -127,16 +127,22 @@ func distrust(in Input, p lease.Lease, before []lease.Lease) string {
 		return "outside the network " + in.Config.IPv6.Network.String()
 	case p.Subnet.Overlaps(own.Subnet):
 		return "overlaps this node's own subnet " + own.Subnet.String()
-	case p.Attrs.PublicIP.IsValid() && p.Attrs.PublicIP == own.Attrs.PublicIP:
-		return "claims this node's own public address " + p.Attrs.PublicIP.String()
-	case !p.Attrs.PublicIP.IsValid() && !p.Attrs.PublicIPv6.IsValid():
+	case !p.Attrs.Node().IsValid():
 		return "has no public address"
-	case p.Attrs.PublicIP.IsMulticast() || p.Attrs.PublicIP.IsLoopback():
-		return fmt.Sprintf("public address %s is no node's", p.Attrs.PublicIP)
+	}
+	for _, pair := range [][2]netip.Addr{
+		{p.Attrs.PublicIP, own.Attrs.PublicIP}, {p.Attrs.PublicIPv6, own.Attrs.PublicIPv6},
+	} {
+		switch a := pair[0]; {
+		case a.IsValid() && a == pair[1]:
+			return "claims this node's own public address " + a.String()
+		case a.IsMulticast() || a.IsLoopback() || a.IsValid() && a.IsUnspecified():
+			return fmt.Sprintf("public address %s is no node's", a)
+		}
 	}
 	for _, b := range before {
 		if p.Subnet.Overlaps(b.Subnet) {
-			return "overlaps " + b.Subnet.String() + " of " + b.Attrs.PublicIP.String()
+			return "overlaps " + b.Subnet.String() + " of " + b.Attrs.Node().String()
 		}
 	}
 	return ""
