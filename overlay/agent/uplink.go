@@ -58,7 +58,7 @@ func (a *Agent) settle(up plan.Uplink) plan.Uplink {
 		switch {
 		case !wanted:
 			*now = invalid
-		case !now.IsValid() && before.IsValid():
+		case !now.IsValid() && before.IsValid() && !a.hooks.forgetful:
 			*now = before
 			lost = append(lost, family)
 		}
