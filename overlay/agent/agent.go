@@ -316,13 +316,7 @@ func (a *Agent) configure(raw []byte) error {
 	a.config, a.raw, a.backend = c, raw, backend
 	a.uplink = a.settle(a.uplink)
 	a.takeAddresses()
-	a.former = slices.Clone(a.state.Networks)
-	for _, n := range []netip.Prefix{c.IPv4.Network, c.IPv6.Network} {
-		a.former = slices.DeleteFunc(a.former, func(f netip.Prefix) bool { return f == n })
-		if n.IsValid() && !slices.Contains(a.state.Networks, n) {
-			a.state.Networks = append(a.state.Networks, n)
-		}
-	}
+	a.rememberNetworks()
 	a.chooseMACs()
 	return nil
 }
@@ -391,6 +385,7 @@ func (a *Agent) publish() (next time.Time) {
 		VtepMAC: a.state.VtepMAC, VtepMAC6: a.state.VtepMAC6, Masquerade: a.opts.IPMasq,
 		RandomFully: !a.opts.MasqRandomDisable, Forward: a.opts.ForwardRules,
 		Blackhole: a.opts.BlackholeRoute, Former: a.former, Direct: kernel.OnLink,
+		FormerRoutes: a.state.FormerRoutes, FormerDevices: a.state.FormerDevices,
 	})
 	for _, r := range rejected {
 		a.note("ignoring a lease that cannot be right", "subnet", r.Subnet, "reason", r.Reason)

@@ -209,6 +209,7 @@ func (p *pass) run(ctx context.Context) {
 	p.routes(links)
 	p.blackholes()
 	dropNeighbours()
+	p.formerDevices()
 	if p.legacyDue {
 		for _, want := range p.want.Rules {
 			p.legacy(ctx, want)

@@ -25,6 +25,9 @@ type Input struct {
 	Blackhole bool
 	// Former are the networks that this node had a subnet of before.
 	Former []netip.Prefix
+	// FormerRoutes and FormerDevices are what it may have left there.
+	FormerRoutes  []Gateway
+	FormerDevices []FormerDevice
 	// Direct tells, for DirectRouting, whether a peer is reached without a gateway.
 	Direct func(netip.Addr) bool
 }
@@ -83,7 +86,8 @@ func overheadOf(v6 bool) int {
 
 // common is what every backend wants: forwarding, and the rules.
 func common(in Input) State {
-	s := State{Uplink: in.Uplink.Name, Former: in.Former}
+	s := State{Uplink: in.Uplink.Name, Former: in.Former,
+		FormerRoutes: in.FormerRoutes, FormerDevices: in.FormerDevices}
 	add := func(rng netconf.Range, own netip.Prefix, sysctl string) {
 		s.Networks = append(s.Networks, rng.Network)
 		s.Sysctls = append(s.Sysctls, Sysctl{Path: sysctl, Value: "1"})
