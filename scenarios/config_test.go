@@ -6,16 +6,20 @@ package scenarios
 
 import (
 	"context"
+	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/vishvananda/netlink"
 
 	"github.com/nemesh/nemesh/harness"
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
@@ -38,6 +42,18 @@ func dataPlanes(c *harness.Cluster) map[string][]string {
 		all[n] = lines
 	}
 	return all
+}
+
+// overUplink lists a node's routes over its uplink whose destination begins like this.
+func overUplink(c *harness.Cluster, name, begin string) []string {
+	GinkgoHelper()
+	m, err := c.Machine(name)
+	Expect(err).NotTo(HaveOccurred())
+	s, err := observe.Take(m.NetNS())
+	Expect(err).NotTo(HaveOccurred())
+	return slices.DeleteFunc(s.Routes, func(r string) bool {
+		return !strings.HasPrefix(r, begin) || !strings.Contains(r, " dev "+node.Uplink)
+	})
 }
 
 // mtus lists the MTUs that must agree on a node: of the device, in subnet.env, of the bridge, and of a fresh
@@ -92,6 +108,56 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 			Eventually(ctx, func() error { return c.Expect(ctx, harness.Each(fresh, fresh, true)...) }).
 				WithTimeout(10 * time.Second).Should(Succeed())
 		}, SpecTimeout(time.Minute))
+
+	// flannel#1604, #716. Reported: after another network was put into etcd, routes of the old one over the
+	// uplink stayed. Right: none is left, and nobody else's is touched.
+	DescribeTable("that names another network leaves no route of the old one on the uplink",
+		Label("issue:flannel-1604"), suite.Red("no-clean-up-at-start"),
+		func(ctx SpecContext, from harness.Options, configs ...string) {
+			c := running(ctx, from)
+			waiveMoved(c)
+			for _, id := range []string{"kernel-holds-what-is-explained", "agent-makes-progress"} {
+				suite.Waive(c, id, "it looks for peers behind the VXLAN device")
+			}
+			theirs := "10.99.0.0/24 via 192.168.200.202 dev eth0"
+			suite.Inject(ctx, c, fault.Done{Node: "node01", What: "an administrator's route",
+				Do: func(m *node.Machine) error {
+					return m.Netlink().RouteAdd(&netlink.Route{Gw: net.IPv4(192, 168, 200, 202), Dst: &net.IPNet{
+						IP: net.IPv4(10, 99, 0, 0), Mask: net.CIDRMask(24, 32),
+					}})
+				}})
+			for i, config := range configs {
+				suite.Step(c, "the network configuration becomes "+config)
+				Expect(c.Configure(ctx, config)).To(Succeed())
+				for _, n := range c.Nodes() {
+					suite.Inject(ctx, c, fault.AgentRestart{Node: n})
+				}
+				// Before the last change there is one to each peer, so that there is something to be left.
+				old := HaveLen(len(c.Nodes()) - 1)
+				if i == len(configs)-1 {
+					old = BeEmpty()
+				}
+				for _, n := range c.Nodes() {
+					Eventually(ctx, func() []string { return overUplink(c, n, "172.16.") }).
+						WithTimeout(10*time.Second).Should(old, n)
+				}
+			}
+			for _, n := range c.Nodes() {
+				Eventually(ctx, func() []string { return overUplink(c, n, "172.20.") }).
+					WithTimeout(10*time.Second).Should(HaveLen(len(c.Nodes())-1), n)
+			}
+			Expect(overUplink(c, "node01", "10.99.")).To(ContainElement(HavePrefix(theirs)))
+			fresh := addPods(ctx, c, "fresh")
+			Eventually(ctx, func() error { return c.Expect(ctx, harness.Each(fresh, fresh, true)...) }).
+				WithTimeout(10 * time.Second).Should(Succeed())
+		},
+		Entry("of host-gw", SpecTimeout(time.Minute), harness.Options{Backend: harness.BackendHostGW},
+			`{"Network":"172.16.0.0/16","SubnetLen":24,"Backend":{"Type":"host-gw"}}`,
+			`{"Network":"172.20.0.0/16","SubnetLen":24,"Backend":{"Type":"host-gw"}}`),
+		Entry("of direct routing", SpecTimeout(time.Minute), harness.Options{},
+			`{"Network":"172.16.0.0/16","SubnetLen":24,"Backend":{"Type":"vxlan","DirectRouting":true}}`,
+			`{"Network":"172.20.0.0/16","SubnetLen":24,"Backend":{"Type":"vxlan","DirectRouting":true}}`),
+	)
 
 	// flannel#1011. Reported: another MTU in the configuration did not reach the device that was there, or
 	// pods and device did not agree on it. Right: all agree after the restart.

@@ -44,6 +44,7 @@ type Agent struct {
 
 	// All below belongs to the loop.
 	uplink  plan.Uplink
+	lost    string // the families whose address the uplink has lost
 	config  netconf.Config
 	raw     []byte // config as it stands in etcd
 	backend plan.Backend
@@ -239,28 +240,6 @@ func poke(c chan struct{}) {
 	}
 }
 
-// findUplink looks for the uplink and takes over its addresses where the command line gives none.
-func (a *Agent) findUplink() (changed bool, err error) {
-	up, err := kernel.FindUplink(kernel.Selectors{
-		Names: a.opts.Ifaces, Patterns: a.opts.IfacePatterns, CanReach: a.opts.IfaceCanReach,
-	})
-	if err == nil && !up.Addr.IsValid() && !up.Addr6.IsValid() {
-		err = fmt.Errorf("uplink %s has no address yet", up.Name)
-	}
-	if err != nil || up == a.uplink {
-		return false, err
-	}
-	a.uplink = up
-	if !a.given.PublicIP.IsValid() {
-		a.opts.PublicIP = up.Addr
-	}
-	if !a.given.PublicIPv6.IsValid() && (a.raw == nil || a.config.EnableIPv6) {
-		a.opts.PublicIPv6 = up.Addr6
-	}
-	a.log.Info("uplink found", "name", up.Name, "mtu", up.MTU, "address", up.Addr, "public", a.opts.PublicIP)
-	return true, nil
-}
-
 // followUplink takes over changes of the uplink while running: another address is told to the peers, another
 // link or MTU changes the device. An uplink that is gone may come back. It reports whether all is done.
 func (a *Agent) followUplink(ctx context.Context) bool {
@@ -334,17 +313,10 @@ func (a *Agent) configure(raw []byte) error {
 		a.mixed = true
 	}
 	a.mixed = a.mixed || (c.EnableIPv4 && c.EnableIPv6)
-	if !c.EnableIPv6 {
-		a.opts.PublicIPv6 = invalid
-	}
 	a.config, a.raw, a.backend = c, raw, backend
-	a.former = slices.Clone(a.state.Networks)
-	for _, n := range []netip.Prefix{c.IPv4.Network, c.IPv6.Network} {
-		a.former = slices.DeleteFunc(a.former, func(f netip.Prefix) bool { return f == n })
-		if n.IsValid() && !slices.Contains(a.state.Networks, n) {
-			a.state.Networks = append(a.state.Networks, n)
-		}
-	}
+	a.uplink = a.settle(a.uplink)
+	a.takeAddresses()
+	a.rememberNetworks()
 	a.chooseMACs()
 	return nil
 }
@@ -378,7 +350,7 @@ func (a *Agent) startSaved() {
 		return
 	}
 	view, ok := a.state.view()
-	if !ok || a.state.PublicIP != a.opts.PublicIP {
+	if !ok || a.state.moved(a.opts) {
 		return
 	}
 	own, err := lease.ParseKey(a.state.Subnet)
@@ -413,6 +385,7 @@ func (a *Agent) publish() (next time.Time) {
 		VtepMAC: a.state.VtepMAC, VtepMAC6: a.state.VtepMAC6, Masquerade: a.opts.IPMasq,
 		RandomFully: !a.opts.MasqRandomDisable, Forward: a.opts.ForwardRules,
 		Blackhole: a.opts.BlackholeRoute, Former: a.former, Direct: kernel.OnLink,
+		FormerRoutes: a.state.FormerRoutes, FormerDevices: a.state.FormerDevices,
 	})
 	for _, r := range rejected {
 		a.note("ignoring a lease that cannot be right", "subnet", r.Subnet, "reason", r.Reason)

@@ -51,6 +51,7 @@ func newHooks(a *Agent) hooks {
 		defect.RulesAppended:        rulesAppended,
 		defect.RulesOfOtherSubnet:   rulesOfOtherSubnet,
 		defect.BothFamiliesOrNone:   bothFamiliesOrNone,
+		defect.AddressNotKept:       func(_ *Agent, h *hooks) { h.forgetful = true },
 		defect.ExitWithoutEtcd:      exitWithoutEtcd,
 		defect.ExitWhenExhausted:    exitWhenExhausted,
 		defect.PeersNeverDropped:    peersNeverDropped,

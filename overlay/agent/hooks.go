@@ -23,6 +23,8 @@ type hooks struct {
 	renew func(context.Context) bool
 	// blind has a lease count as held whatever etcd says.
 	blind bool
+	// forgetful has an address that the uplink loses count as gone for good.
+	forgetful bool
 	// run is started beside the agent.
 	run []func(context.Context)
 }

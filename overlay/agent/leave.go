@@ -33,7 +33,8 @@ func Leave(ctx context.Context, opts Options, log *slog.Logger) error {
 		return fmt.Errorf("%w; the lease is kept, so try again when etcd answers", err)
 	}
 	held, ok := view.At(subnet)
-	if !ok || held.Attrs.PublicIP != state.PublicIP {
+	mine := lease.Attrs{PublicIP: state.PublicIP, PublicIPv6: state.PublicIPv6}
+	if !ok || held.Attrs.Node() != mine.Node() {
 		held = lease.Lease{Subnet: subnet} // only the record may be left
 	}
 	if err := store.Release(ctx, held); err != nil && !errors.Is(err, lease.ErrLost) {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/nemesh/nemesh/overlay/lease"
+	"github.com/nemesh/nemesh/overlay/plan"
 )
 
 // saved is what a node keeps over restarts and reboots: enough to carry on without etcd.
@@ -24,6 +25,9 @@ type saved struct {
 	VtepMAC, VtepMAC6 lease.MAC
 	// Networks are all that the node has had a subnet of, this one included.
 	Networks []netip.Prefix `json:",omitempty"`
+	// FormerRoutes and FormerDevices are what the node may still have of a former configuration.
+	FormerRoutes  []plan.Gateway      `json:",omitempty"`
+	FormerDevices []plan.FormerDevice `json:",omitempty"`
 	// Config, Leases and Owners are the network as last seen, the last two by key.
 	Config json.RawMessage        `json:",omitempty"`
 	Leases map[string]lease.Attrs `json:",omitempty"`
@@ -56,6 +60,14 @@ func fresh() saved {
 	raw := make([]byte, 16)
 	_, _ = rand.Read(raw) // never fails (crypto/rand)
 	return saved{Instance: hex.EncodeToString(raw)}
+}
+
+// moved reports whether the node has another public address than the one it was saved with.
+func (s saved) moved(now Options) bool {
+	if s.PublicIP.IsValid() {
+		return s.PublicIP != now.PublicIP
+	}
+	return s.PublicIPv6 != now.PublicIPv6
 }
 
 // view returns the network as it was saved.

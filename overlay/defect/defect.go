@@ -42,6 +42,7 @@ const (
 	RulesOfOtherSubnet   Name = "rules-of-other-subnet"
 	NoForwardRules       Name = "no-forward-rules"
 	BothFamiliesOrNone   Name = "both-families-or-none"
+	AddressNotKept       Name = "address-not-kept"
 	CertificatesOnce     Name = "certificates-once"
 	ExitWithoutEtcd      Name = "exit-without-etcd"
 	ExitWhenExhausted    Name = "exit-when-exhausted"
@@ -90,6 +91,7 @@ var about = map[Name]string{
 	RulesOfOtherSubnet: "the rules are those of another subnet, so pods are masqueraded (flannel#1337)",
 	NoForwardRules:     "forwarding is not let through (flannel#799)",
 	BothFamiliesOrNone: "a peer without IPv6 is no peer at all (flannel#2300)",
+	AddressNotKept:     "an address that the uplink loses is taken off the device and out of the lease at once",
 	CertificatesOnce:   "certificates are read at start only (flannel#829)",
 	ExitWithoutEtcd:    "the agent ends when etcd is not there at start (flannel#390)",
 	ExitWhenExhausted:  "the agent ends when no subnet is free",

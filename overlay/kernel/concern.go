@@ -240,7 +240,8 @@ func (e *expectation) netconf(data []byte) part {
 func changes(a, b plan.State) part {
 	var p part
 	if a.Uplink != b.Uplink || !equal(a.Devices, b.Devices) || !equal(a.Addrs, b.Addrs) ||
-		!equal(a.Networks, b.Networks) || !equal(a.Former, b.Former) {
+		!equal(a.Networks, b.Networks) || !equal(a.Former, b.Former) ||
+		!equal(a.FormerRoutes, b.FormerRoutes) || !equal(a.FormerDevices, b.FormerDevices) {
 		return allParts
 	}
 	if !equal(a.Sysctls, b.Sysctls) {

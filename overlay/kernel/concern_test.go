@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"reflect"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -147,6 +148,21 @@ func TestPartsInWhichPlansDiffer(t *testing.T) {
 		c.change(&s)
 		if got := changes(state(3), s); got != c.want {
 			t.Errorf("%s: got %b, want %b", name, got, c.want)
+		}
+	}
+}
+
+// Whatever is added to a plan must be told apart, too.
+func TestEveryFieldOfAPlanCounts(t *testing.T) {
+	for i, typ := 0, reflect.TypeFor[plan.State](); i < typ.NumField(); i++ {
+		var s plan.State
+		if f := reflect.ValueOf(&s).Elem().Field(i); f.Kind() == reflect.String {
+			f.SetString("changed")
+		} else {
+			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+		}
+		if changes(plan.State{}, s) == 0 {
+			t.Errorf("two plans that differ in %s only count as the same", typ.Field(i).Name)
 		}
 	}
 }

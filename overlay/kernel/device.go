@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/nemesh/nemesh/overlay/lease"
 	"github.com/nemesh/nemesh/overlay/plan"
@@ -145,13 +146,23 @@ func (p *pass) addresses(links map[string]netlink.Link) {
 		add, remove := diff(want, have, func(a plan.Addr) plan.Addr { return a })
 		for _, a := range add {
 			p.do("address", fmt.Sprintf("added %s to %s", a.Prefix, d.Name),
-				p.nl.AddrReplace(link, &netlink.Addr{IPNet: toIPNet(a.Prefix)}))
+				p.nl.AddrReplace(link, addressEntry(a.Prefix)))
 		}
 		for _, a := range remove {
 			p.do("address", fmt.Sprintf("removed %s from %s", a.Prefix, d.Name),
 				p.nl.AddrDel(link, &netlink.Addr{IPNet: toIPNet(a.Prefix)}))
 		}
 	}
+}
+
+// addressEntry has an IPv6 address used at once: in a tunnel without multicast nobody could answer the search
+// for duplicates (RFC 4862), and for a second no packet would leave by it.
+func addressEntry(p netip.Prefix) *netlink.Addr {
+	a := &netlink.Addr{IPNet: toIPNet(p)}
+	if p.Addr().Is6() {
+		a.Flags = unix.IFA_F_NODAD
+	}
+	return a
 }
 
 // inside reports whether an address belongs to one of the overlay's networks, now or before.

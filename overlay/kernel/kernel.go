@@ -264,6 +264,9 @@ func (p *pass) run(ctx context.Context, parts part, links map[string]netlink.Lin
 		p.blackholes()
 	}
 	drop()
+	if parts&partLinks != 0 {
+		p.formerDevices()
+	}
 	if p.legacyDue {
 		for _, want := range p.want.Rules {
 			p.legacy(ctx, want)

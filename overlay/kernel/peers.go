@@ -205,10 +205,10 @@ func (p *pass) ownRoute(raw netlink.Route, names map[int]string) (ownRoute, bool
 		return ownRoute{}, false
 	}
 	via, _ := netip.AddrFromSlice(raw.Gw)
-	if name == p.want.Uplink && (!via.IsValid() || !within(p.want.Networks, dst)) {
+	r := plan.Route{Dst: dst, Via: via.Unmap(), Link: name, Onlink: raw.Flags&unix.RTNH_F_ONLINK != 0}
+	if name == p.want.Uplink && (!via.IsValid() || !within(p.want.Networks, dst) && !p.formerly(raw, r)) {
 		return ownRoute{}, false // a plain route of the uplink's own, or by now somebody else's
 	}
-	r := plan.Route{Dst: dst, Via: via.Unmap(), Link: name, Onlink: raw.Flags&unix.RTNH_F_ONLINK != 0}
 	return ownRoute{Route: r, raw: raw, plain: plainRoute(dst, raw.Priority, raw.Tos)}, true
 }
 

@@ -132,6 +132,15 @@ func unmarshalData(raw json.RawMessage) (*VXLAN, error) {
 	return &d, nil
 }
 
+// Node returns the public address by which a node is told from others: the IPv4 one, or the IPv6 one of a
+// node that has no other; invalid if it has none.
+func (a Attrs) Node() netip.Addr {
+	if a.PublicIP.IsValid() {
+		return a.PublicIP
+	}
+	return a.PublicIPv6
+}
+
 // Same reports whether two nodes would be told the same.
 func (a Attrs) Same(b Attrs) bool {
 	return a.PublicIP == b.PublicIP && a.PublicIPv6 == b.PublicIPv6 && a.BackendType == b.BackendType &&

@@ -83,7 +83,7 @@ func Choose(v View, r Request) (Choice, error) {
 		o, ok := v.OwnerOf(l.Subnet)
 		if ok && sameNode(o.Attrs, r.IP, r.IP6) && o.Instance != r.Instance && o.Node != r.Node &&
 			!l.Reservation() {
-			return Choice{}, &TakenError{IP: r.IP, Owner: o}
+			return Choice{}, &TakenError{IP: Attrs{PublicIP: r.IP, PublicIPv6: r.IP6}.Node(), Owner: o}
 		}
 		if fits(r.Config, l.Subnet) {
 			return Choice{Subnet: l.Subnet, Existing: &l, Why: "held already", Since: c.Since}, nil
@@ -241,7 +241,7 @@ func Peers(v View, own Subnet, ip, ip6 netip.Addr, hold time.Duration, now time.
 	recorded := map[netip.Addr]Subnet{}
 	for _, l := range v.Leases {
 		if o, ok := v.OwnerOf(l.Subnet); ok && sameNode(o.Attrs, l.Attrs.PublicIP, l.Attrs.PublicIPv6) {
-			recorded[l.Attrs.PublicIP] = l.Subnet
+			recorded[l.Attrs.Node()] = l.Subnet
 		}
 	}
 	alive := map[netip.Addr]bool{}
@@ -249,20 +249,20 @@ func Peers(v View, own Subnet, ip, ip6 netip.Addr, hold time.Duration, now time.
 		if sameNode(l.Attrs, ip, ip6) {
 			continue
 		}
-		if s, ok := recorded[l.Attrs.PublicIP]; ok && s != l.Subnet {
+		if s, ok := recorded[l.Attrs.Node()]; ok && s != l.Subnet {
 			doubt = append(
 				doubt,
-				Ignored{Key: l.Subnet.Key(), Reason: l.Attrs.PublicIP.String() + " has " + s.String()},
+				Ignored{Key: l.Subnet.Key(), Reason: l.Attrs.Node().String() + " has " + s.String()},
 			)
 			continue
 		}
-		alive[l.Attrs.PublicIP] = true
+		alive[l.Attrs.Node()] = true
 		peers = append(peers, l)
 	}
 	leased := len(peers)
 	for _, o := range v.Owners {
 		until := o.Until(hold)
-		if sameNode(o.Attrs, ip, ip6) || alive[o.Attrs.PublicIP] || o.Subnet.Overlaps(own) ||
+		if sameNode(o.Attrs, ip, ip6) || alive[o.Attrs.Node()] || o.Subnet.Overlaps(own) ||
 			anyOverlap(peers[:leased], o.Subnet) || !now.Before(until) {
 			continue
 		}

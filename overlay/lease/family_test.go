@@ -1,8 +1,10 @@
 package lease
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/nemesh/nemesh/overlay/netconf"
 )
@@ -47,5 +49,30 @@ func TestANodeThatGainsOrLosesAFamilyKeepsTheOther(t *testing.T) {
 	taken := View{Leases: []Lease{{Subnet: only4, Attrs: of("2.2.2.2")}}}
 	if got, err := Choose(taken, r); err != nil || got.Subnet.V4.Overlaps(only4.V4) {
 		t.Errorf("%s, %v", got.Subnet, err)
+	}
+}
+
+func TestNodesOfIPv6OnlyAreToldApart(t *testing.T) {
+	six := func(n string) Attrs {
+		return Attrs{PublicIPv6: netip.MustParseAddr("fd00::" + n), BackendType: "vxlan"}
+	}
+	at := func(n string) Subnet { return Subnet{V6: netip.MustParsePrefix("fc00:0:0:" + n + "::/64")} }
+	now := time.Now()
+	v := View{}
+	for _, n := range []string{"1", "2", "3"} {
+		v.Leases = append(v.Leases, Lease{Subnet: at(n), Attrs: six(n), ID: 1})
+		v.Owners = append(v.Owners, Owner{Subnet: at(n), Attrs: six(n), Node: n, Instance: n, Seen: now, TTL: 60})
+	}
+	v.Leases = v.Leases[:2] // the third's has ended; its record explains it
+	peers, doubt, _ := Peers(v, at("1"), netip.Addr{}, netip.MustParseAddr("fd00::1"), time.Hour, now)
+	if len(peers) != 2 || peers[0].Subnet != at("2") || peers[1].Subnet != at("3") || len(doubt) != 0 {
+		t.Errorf("peers %v, in doubt %v", peers, doubt)
+	}
+	r := request()
+	r.Config, r.IP, r.IP6 = netconf.Config{EnableIPv6: true}, netip.Addr{}, netip.MustParseAddr("fd00::2")
+	_, err := Choose(v, r)
+	var taken *TakenError
+	if !errors.As(err, &taken) || taken.IP != r.IP6 || taken.Owner.Node != "2" {
+		t.Errorf("a second node with the address of the second: %v", err)
 	}
 }

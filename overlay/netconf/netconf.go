@@ -41,6 +41,11 @@ func (r Range) Contains(subnet netip.Prefix) bool {
 		subnet.Addr().Compare(r.Min.Addr()) >= 0 && subnet.Addr().Compare(r.Max.Addr()) <= 0
 }
 
+// Covers reports whether a prefix lies inside the network.
+func (r Range) Covers(p netip.Prefix) bool {
+	return r.Network.IsValid() && p.Bits() >= r.Network.Bits() && r.Network.Contains(p.Addr())
+}
+
 // Backend names the backend and holds the fields of those that have any.
 type Backend struct {
 	// Type is "vxlan", "host-gw" or another name, lower-case.

@@ -25,6 +25,9 @@ type Input struct {
 	Blackhole bool
 	// Former are the networks that this node had a subnet of before.
 	Former []netip.Prefix
+	// FormerRoutes and FormerDevices are what it may have left there.
+	FormerRoutes  []Gateway
+	FormerDevices []FormerDevice
 	// Direct tells, for DirectRouting, whether a peer is reached without a gateway.
 	Direct func(netip.Addr) bool
 }
@@ -83,7 +86,8 @@ func overheadOf(v6 bool) int {
 
 // common is what every backend wants: forwarding, and the rules.
 func common(in Input) State {
-	s := State{Uplink: in.Uplink.Name, Former: in.Former}
+	s := State{Uplink: in.Uplink.Name, Former: in.Former,
+		FormerRoutes: in.FormerRoutes, FormerDevices: in.FormerDevices}
 	add := func(rng netconf.Range, own netip.Prefix, sysctl string) {
 		s.Networks = append(s.Networks, rng.Network)
 		s.Sysctls = append(s.Sysctls, Sysctl{Path: sysctl, Value: "1"})
@@ -127,16 +131,22 @@ func distrust(in Input, p lease.Lease, before []lease.Lease) string {
 		return "outside the network " + in.Config.IPv6.Network.String()
 	case p.Subnet.Overlaps(own.Subnet):
 		return "overlaps this node's own subnet " + own.Subnet.String()
-	case p.Attrs.PublicIP.IsValid() && p.Attrs.PublicIP == own.Attrs.PublicIP:
-		return "claims this node's own public address " + p.Attrs.PublicIP.String()
-	case !p.Attrs.PublicIP.IsValid() && !p.Attrs.PublicIPv6.IsValid():
+	case !p.Attrs.Node().IsValid():
 		return "has no public address"
-	case p.Attrs.PublicIP.IsMulticast() || p.Attrs.PublicIP.IsLoopback():
-		return fmt.Sprintf("public address %s is no node's", p.Attrs.PublicIP)
+	}
+	for _, pair := range [][2]netip.Addr{
+		{p.Attrs.PublicIP, own.Attrs.PublicIP}, {p.Attrs.PublicIPv6, own.Attrs.PublicIPv6},
+	} {
+		switch a := pair[0]; {
+		case a.IsValid() && a == pair[1]:
+			return "claims this node's own public address " + a.String()
+		case a.IsMulticast() || a.IsLoopback() || a.IsValid() && a.IsUnspecified():
+			return fmt.Sprintf("public address %s is no node's", a)
+		}
 	}
 	for _, b := range before {
 		if p.Subnet.Overlaps(b.Subnet) {
-			return "overlaps " + b.Subnet.String() + " of " + b.Attrs.PublicIP.String()
+			return "overlaps " + b.Subnet.String() + " of " + b.Attrs.Node().String()
 		}
 	}
 	return ""

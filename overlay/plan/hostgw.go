@@ -1,22 +1,42 @@
 package plan
 
+import (
+	"net/netip"
+
+	"github.com/nemesh/nemesh/overlay/lease"
+)
+
 // hostGW plans plain routes: each peer's subnet by way of the peer's own address on the shared link. Nodes
-// must be on one link; a peer that is not gets no route, and is named.
+// must be on one link; a peer that is not gets no route of that family, and is named.
 func hostGW(in Input) (State, []Rejected) {
 	s := common(in)
 	peers, rejected := trusted(in)
 	for _, p := range peers {
-		if in.Direct != nil && !in.Direct(p.Attrs.PublicIP) {
-			rejected = append(rejected, Rejected{Subnet: p.Subnet,
-				Reason: "its node " + p.Attrs.PublicIP.String() + " is not on this node's link"})
-			continue
-		}
-		if p.Subnet.V4.IsValid() && p.Attrs.PublicIP.IsValid() {
-			s.Routes = append(s.Routes, Route{Dst: p.Subnet.V4, Via: p.Attrs.PublicIP, Link: in.Uplink.Name})
-		}
-		if p.Subnet.V6.IsValid() && p.Attrs.PublicIPv6.IsValid() {
-			s.Routes = append(s.Routes, Route{Dst: p.Subnet.V6, Via: p.Attrs.PublicIPv6, Link: in.Uplink.Name})
+		for _, f := range gatewaysOf(in, p) {
+			if in.Direct != nil && !in.Direct(f.via) {
+				rejected = append(rejected, Rejected{Subnet: p.Subnet,
+					Reason: "its node " + f.via.String() + " is not on this node's link"})
+				continue
+			}
+			s.Routes = append(s.Routes, Route{Dst: f.subnet, Via: f.via, Link: in.Uplink.Name})
 		}
 	}
 	return s, rejected
+}
+
+// gateway is where a peer's subnet of one family is reached.
+type gateway struct {
+	subnet netip.Prefix
+	via    netip.Addr
+}
+
+// gatewaysOf lists those of the families that the network and the peer have.
+func gatewaysOf(in Input, p lease.Lease) (all []gateway) {
+	if in.Config.EnableIPv4 && p.Subnet.V4.IsValid() && p.Attrs.PublicIP.IsValid() {
+		all = append(all, gateway{p.Subnet.V4, p.Attrs.PublicIP})
+	}
+	if in.Config.EnableIPv6 && p.Subnet.V6.IsValid() && p.Attrs.PublicIPv6.IsValid() {
+		all = append(all, gateway{p.Subnet.V6, p.Attrs.PublicIPv6})
+	}
+	return all
 }

@@ -101,15 +101,22 @@ func TestUntrustedLeasesAreLeftOutAndNoOtherWithThem(t *testing.T) {
 		"overlaps this node's own":   other(func(l *leased) { l.Subnet.V4 = prefix("10.5.1.128/25") }),
 		"overlaps 10.5.2.0/24":       other(func(l *leased) { l.Subnet.V4 = prefix("10.5.2.0/25") }),
 		"claims this node's own":     other(func(l *leased) { l.Attrs.PublicIP = addr("192.168.0.1") }),
-		"is no node's":               other(func(l *leased) { l.Attrs.PublicIP = addr("224.0.0.1") }),
-		"names no VTEP":              other(func(l *leased) { l.Attrs.BackendData = nil }),
-		"VTEP MAC 00:00:00:00:00:00": other(func(l *leased) { l.Attrs.BackendData.VtepMAC = lease.MAC{} }),
-		"VTEP MAC 01:00:5e:00:00:01": other(func(l *leased) { l.Attrs.BackendData.VtepMAC = group }),
-		"is this node's own":         other(func(l *leased) { l.Attrs.BackendData.VtepMAC = mac(t, two+"01") }),
-		"is that of 192.168.0.2":     other(func(l *leased) { l.Attrs.BackendData.VtepMAC = mac(t, two+"02") }),
-		"its VNI is 9":               other(func(l *leased) { l.Attrs.BackendData.VNI = 9 }),
+		"claims this node's own public address fd00::1": other(func(l *leased) {
+			l.Attrs.PublicIPv6 = addr("fd00::1")
+		}),
+		"public address ff02::1 is no node's": other(func(l *leased) { l.Attrs.PublicIPv6 = addr("ff02::1") }),
+		"public address :: is no node's":      other(func(l *leased) { l.Attrs.PublicIPv6 = addr("::") }),
+		"is no node's":                        other(func(l *leased) { l.Attrs.PublicIP = addr("224.0.0.1") }),
+		"names no VTEP":                       other(func(l *leased) { l.Attrs.BackendData = nil }),
+		"VTEP MAC 00:00:00:00:00:00":          other(func(l *leased) { l.Attrs.BackendData.VtepMAC = lease.MAC{} }),
+		"VTEP MAC 01:00:5e:00:00:01":          other(func(l *leased) { l.Attrs.BackendData.VtepMAC = group }),
+		"is this node's own":                  other(func(l *leased) { l.Attrs.BackendData.VtepMAC = mac(t, two+"01") }),
+		"is that of 192.168.0.2":              other(func(l *leased) { l.Attrs.BackendData.VtepMAC = mac(t, two+"02") }),
+		"its VNI is 9":                        other(func(l *leased) { l.Attrs.BackendData.VNI = 9 }),
 	} {
-		s, rejected := vxlan(input(t, good, bad))
+		in := input(t, good, bad)
+		in.Own.Attrs.PublicIPv6 = addr("fd00::1")
+		s, rejected := vxlan(in)
 		if len(rejected) != 1 || !strings.Contains(rejected[0].Reason, reason) {
 			t.Errorf("want one rejected because %q, got %v", reason, rejected)
 		}
@@ -159,6 +166,40 @@ func TestHostGW(t *testing.T) {
 	if len(s.Devices) != 0 || len(s.Routes) != 1 || s.Routes[0].Via != near.Attrs.PublicIP ||
 		len(rejected) != 1 {
 		t.Fatalf("%+v, %v", s, rejected)
+	}
+}
+
+func TestHostGWOfBothFamilies(t *testing.T) {
+	network := `"EnableIPv6":true,"IPv6Network":"fc00::/48","Backend":{"Type":"host-gw"}}`
+	both := peer(t, "10.5.2.0/24", "192.168.0.2", "02:00:00:00:00:02")
+	both.Attrs.BackendType = "host-gw"
+	both.Subnet.V6, both.Attrs.PublicIPv6 = prefix("fc00:0:0:2::/64"), addr("fd00::2")
+	only6 := both
+	only6.Subnet.V4, only6.Attrs.PublicIP = netip.Prefix{}, netip.Addr{}
+	for name, c := range map[string]struct {
+		config string
+		peer   lease.Lease
+		off    netip.Addr // not on the link
+		want   []netip.Prefix
+	}{
+		"dual-stack": {`{"Network":"10.5.0.0/16",` + network, both, netip.Addr{},
+			[]netip.Prefix{both.Subnet.V4, both.Subnet.V6}},
+		"dual-stack, IPv6 by a router": {`{"Network":"10.5.0.0/16",` + network, both, both.Attrs.PublicIPv6,
+			[]netip.Prefix{both.Subnet.V4}},
+		"IPv6 only": {`{"EnableIPv4":false,` + network, only6, netip.Addr{}, []netip.Prefix{only6.Subnet.V6}},
+	} {
+		in := input(t, c.peer)
+		in.Own.Attrs.PublicIPv6, in.Own.Subnet.V6 = addr("fd00::1"), prefix("fc00:0:0:1::/64")
+		in.Config = config(t, c.config)
+		in.Direct = func(a netip.Addr) bool { return a.IsValid() && a != c.off }
+		s, rejected := hostGW(in)
+		var dst []netip.Prefix
+		for _, r := range s.Routes {
+			dst = append(dst, r.Dst)
+		}
+		if !reflect.DeepEqual(dst, c.want) || (len(rejected) == 1) != c.off.IsValid() {
+			t.Errorf("%s: routes to %v, rejected %v", name, dst, rejected)
+		}
 	}
 }
 

@@ -1,0 +1,31 @@
+package plan
+
+import (
+	"cmp"
+	"net/netip"
+	"strings"
+
+	"github.com/nemesh/nemesh/overlay/lease"
+)
+
+// Gateway is where a peer of a former network was reached over the uplink.
+type Gateway struct {
+	Dst netip.Prefix
+	Via netip.Addr
+}
+
+// Compare orders gateways by destination, then by address.
+func (g Gateway) Compare(o Gateway) int {
+	return cmp.Or(g.Dst.Addr().Compare(o.Dst.Addr()), cmp.Compare(g.Dst.Bits(), o.Dst.Bits()), g.Via.Compare(o.Via))
+}
+
+// FormerDevice is a VXLAN device that the node has made under another configuration. One that differs in
+// name, VNI or MAC is somebody else's.
+type FormerDevice struct {
+	Name string
+	VNI  uint32
+	MAC  lease.MAC
+}
+
+// Compare orders devices by name.
+func (d FormerDevice) Compare(o FormerDevice) int { return strings.Compare(d.Name, o.Name) }

@@ -1,0 +1,199 @@
+package scenarios
+
+// The uplink of a dual-stack node loses its IPv6 address, as it does whenever it goes down or a router stops
+// advertising. Right: IPv4 does not feel it, the device and the lease stay, and IPv6 goes on by itself.
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/probe"
+	"github.com/nemesh/nemesh/harness/suite"
+)
+
+// globalIPv6 lists the uplink's IPv6 addresses that are not link-local.
+func globalIPv6(m *node.Machine) (netlink.Link, []netlink.Addr, error) {
+	link, err := m.Netlink().LinkByName(node.Uplink)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := m.Netlink().AddrList(link, netlink.FAMILY_V6)
+	var global []netlink.Addr
+	for _, a := range all {
+		if a.Scope == unix.RT_SCOPE_UNIVERSE {
+			global = append(global, a)
+		}
+	}
+	return link, global, err
+}
+
+// uplinkWithoutIPv6 takes the uplink's IPv6 address away; the heal gives it back.
+func uplinkWithoutIPv6(name string, own net.IPNet) fault.Fault {
+	return fault.Done{Node: name, What: "uplink without its IPv6 address",
+		Do: func(m *node.Machine) error {
+			link, all, err := globalIPv6(m)
+			if err != nil {
+				return err
+			}
+			return ofEach(all, func(a netlink.Addr) error { return m.Netlink().AddrDel(link, &a) })
+		},
+		Undo: func(m *node.Machine) error {
+			link, _, err := globalIPv6(m)
+			if err != nil {
+				return err
+			}
+			return m.Netlink().AddrAdd(link, &netlink.Addr{IPNet: &own, Flags: unix.IFA_F_NODAD})
+		}}
+}
+
+// ofIPv6 tells whether a pair of the mesh is one of IPv6 and has the node as an end.
+func ofIPv6(p probe.PairReport, name string) bool {
+	return strings.Contains(p.From, "IPv6") &&
+		(strings.HasPrefix(p.From, name) || strings.HasPrefix(p.To, name))
+}
+
+var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
+	It("keeps device and lease while the uplink has lost its IPv6 address, and loses nothing of IPv4",
+		suite.Red("address-not-kept"), func(ctx SpecContext) {
+			c := running(ctx, harness.Options{IPv6: true})
+			m, err := c.Machine("node02")
+			Expect(err).NotTo(HaveOccurred())
+			_, own, err := globalIPv6(m)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(own).To(HaveLen(1))
+			before, entries := deviceOf(c, "node02"), plane6(c, "node02")
+			link6, err := m.Netlink().LinkByName(device6)
+			Expect(err).NotTo(HaveOccurred())
+			leases, err := c.Leases(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			theirs := plane6(c, "node01")
+			stays := func() {
+				GinkgoHelper()
+				now, err := c.Leases(ctx)
+				Expect(err).NotTo(HaveOccurred())
+				for i, l := range now {
+					Expect(l.Value).To(Equal(leases[i].Value), "the lease of %s was written again", l.Key)
+				}
+				again, err := m.Netlink().LinkByName(device6)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(again.Attrs().Index).To(Equal(link6.Attrs().Index), "the IPv6 device was made anew")
+				Expect(deviceOf(c, "node02")).To(Equal(before))
+				Expect(plane6(c, "node02")).To(Equal(entries))
+				Expect(plane6(c, "node01")).To(Equal(theirs), "what a peer has of it")
+			}
+			const rounds = 2
+			for range rounds {
+				suite.Inject(ctx, c, uplinkWithoutIPv6("node02", *own[0].IPNet))
+				talkFor(ctx, c, 150)
+				stays()
+				at := suite.Heal(ctx, c)
+				talkFor(ctx, c, 200)
+				recovery, ok := c.Mesh().Report().Recovery(at)
+				Expect(ok).To(BeTrue(), "a pair still does not answer")
+				Expect(recovery).To(BeNumerically("<", time.Second))
+				stays()
+			}
+			if isOurs() {
+				agent, err := c.Agent("node02")
+				Expect(err).NotTo(HaveOccurred())
+				log := strings.Join(agent.Tail(200), "\n")
+				Expect(strings.Count(log, "has lost its address of IPv6")).To(Equal(rounds), log)
+				Expect(strings.Count(log, "has its address of IPv6 again")).To(Equal(rounds), log)
+				Expect(log).NotTo(ContainSubstring("level=ERROR"))
+			}
+			expectFreshPods(ctx, c, "fresh")
+			report, err := c.Mesh().Settle(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			lost, sent := report.Lost(func(p probe.PairReport) bool { return !ofIPv6(p, "node02") })
+			Expect(sent).To(BeNumerically(">", 0))
+			Expect(lost).To(BeZero(), "of %d echoes that are not of IPv6 and node02", sent)
+			gone, _ := report.Lost(func(p probe.PairReport) bool { return ofIPv6(p, "node02") })
+			Expect(gone).To(BeNumerically(">", 0), "IPv6 of node02 has felt nothing, so nothing was broken")
+		}, SpecTimeout(time.Minute))
+})
+
+var _ = Describe("IPv6 alone", Label("kind:dual-stack"), func() {
+	It("makes a network of nodes whose leases name no IPv4 address", suite.Red("new-device-at-start"), func(ctx SpecContext) {
+		needs(driver.FeatureEtcdV3)
+		names := []string{"node01", "node02", "node03"}
+		c := chaos.Cluster(ctx, harness.Options{
+			Agent: ours(), IPv6: true, Nodes: len(names), Idle: names, PodsPerNode: -1,
+		})
+		const why = "it looks at IPv4, which this network has not"
+		for _, id := range []string{
+			"one-lease-per-node", "agent-makes-progress", "leases-do-not-overlap", "subnet-file-equals-lease",
+		} {
+			suite.Waive(c, id, why)
+		}
+		suite.Inject(ctx, c, fault.ConfigChanged{Config: fmt.Sprintf(
+			`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":%q,"Backend":{"Type":"vxlan","VNI":1,"Port":8472}}`,
+			harness.Network6)})
+		for _, name := range names {
+			_, err := c.LaunchAgent(ctx, name)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		expect := func(when string) {
+			GinkgoHelper()
+			for _, name := range names {
+				Eventually(ctx, func() []string { return plane6(c, name) }).WithTimeout(10*time.Second).
+					Should(HaveLen(3*(len(names)-1)), "%s, %s", name, when)
+			}
+		}
+		expect("first")
+		leases, err := c.Leases(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(leases).To(And(HaveLen(len(names)), HaveEach(And(
+			HaveField("Key", HavePrefix("fc00:172:0:")),
+			HaveField("Value", And(ContainSubstring(`"PublicIP":"0.0.0.0"`), Not(ContainSubstring(`"BackendData"`))))))))
+		overlay := map[string]string{} // the address of a node's device by its name
+		for _, name := range names {
+			m, err := c.Machine(name)
+			Expect(err).NotTo(HaveOccurred())
+			link, err := m.Netlink().LinkByName(device6)
+			Expect(err).NotTo(HaveOccurred())
+			all, err := m.Netlink().AddrList(link, netlink.FAMILY_V6)
+			Expect(err).NotTo(HaveOccurred())
+			for _, a := range all {
+				if a.Scope == unix.RT_SCOPE_UNIVERSE {
+					overlay[name] = a.IP.String()
+					Expect(c.Mesh().Add(probe.Endpoint{Name: name + " (IPv6)", NS: m.NetNS(),
+						Addr: prefix(a.IP.String() + "/128").Addr()})).To(Succeed())
+				}
+			}
+		}
+		Expect(overlay).To(HaveLen(len(names)))
+		for _, from := range names {
+			for _, to := range names {
+				if from != to {
+					Expect(c.Mesh().Probe(harness.Over6(from), harness.Over6(to))).To(Succeed())
+				}
+			}
+		}
+		talkFor(ctx, c, 50)
+		suite.Inject(ctx, c, fault.EtcdStop{}, fault.AgentKill{Node: "node02"})
+		_, err = c.HealOne(ctx, fault.AgentKill{Node: "node02"})
+		Expect(err).NotTo(HaveOccurred())
+		talkFor(ctx, c, 150)
+		_, err = c.HealOne(ctx, fault.EtcdStop{})
+		Expect(err).NotTo(HaveOccurred())
+		talkFor(ctx, c, 50)
+		expect("after a restart")
+		again, err := c.Leases(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		for i, l := range again {
+			Expect(l.Key).To(Equal(leases[i].Key))
+		}
+		expectNothingLost(ctx, c)
+	}, SpecTimeout(time.Minute))
+})
