@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/invariant"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/reports/record"
@@ -72,10 +74,14 @@ func (c *Cluster) CheckInvariants(ctx context.Context) ([]invariant.Result, erro
 	return results, nil
 }
 
+// waivers are what the agents of the cluster never promised, and what the scenario means to break.
 func (c *Cluster) waivers() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	waived := map[string]string{}
+	for _, n := range c.nodes {
+		maps.Copy(waived, driver.Waives(n.driver))
+	}
 	for id, why := range c.waived {
 		waived[id] = why
 	}
@@ -136,6 +142,11 @@ func (c *Cluster) snapshot(ctx context.Context, client *clientv3.Client) (invari
 	reading, readCtx := errgroup.WithContext(ctx)
 	reading.Go(func() (err error) {
 		s.Leases, s.Owners, err = invariant.ReadKeys(readCtx, client, c.EtcdPrefix())
+		if err == nil && c.opts.v2() {
+			var more []invariant.Lease
+			more, err = c.keysV2(readCtx)
+			s.Leases = append(s.Leases, more...)
+		}
 		return err
 	})
 	for i, n := range c.nodes {
@@ -201,20 +212,16 @@ func (c *Cluster) join(
 			followers = append(followers, n)
 		}
 	}
-	grant, err := client.Grant(ctx, 60)
+	leave, err := c.putPeer(ctx, client, j.Peer)
 	if err != nil {
-		return nil, fmt.Errorf("grant its lease: %w", err)
-	}
-	path := c.EtcdPrefix() + "/subnets/" + j.Peer.Key()
-	if _, err := client.Put(ctx, path, j.Peer.Value(), clientv3.WithLease(grant.ID)); err != nil {
-		return nil, fmt.Errorf("put its lease: %w", err)
+		return nil, err
 	}
 	missing, err := c.await(ctx, followers, j.Peer, true)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := client.Revoke(ctx, grant.ID); err != nil {
-		return nil, fmt.Errorf("revoke its lease: %w", err)
+	if err := leave(ctx); err != nil {
+		return nil, fmt.Errorf("end its lease: %w", err)
 	}
 	stayed, err := c.await(ctx, followers, j.Peer, false)
 	for i, n := range followers {

@@ -73,7 +73,7 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 			)
 
 			BeforeAll(func(ctx SpecContext) {
-				c = chaos.Cluster(ctx, harness.Options{Agent: ours("on-demand-neighbours")})
+				c = chaos.Cluster(ctx, harness.Options{Agent: withDefect("on-demand-neighbours")})
 				const why = "the defect has one route for the whole network, and no neighbour that lasts"
 				suite.Waive(c, "kernel-holds-what-is-explained", why)
 				suite.Waive(c, "agent-makes-progress", why)

@@ -114,6 +114,8 @@ type (
 	}
 	prefixed   interface{ KeyPrefix() string }
 	supervised interface{ Supervised() bool }
+	waiving    interface{ Waives() map[string]string }
+	historic   interface{ HasDefect(name string) bool }
 )
 
 // Lacks reports, as an error of one line, the first of the features that a driver's agent does not have.
@@ -152,6 +154,21 @@ func PrefixOf(d Driver) string {
 func Supervised(d Driver) bool {
 	s, ok := d.(supervised)
 	return ok && s.Supervised()
+}
+
+// Waives returns the ids of invariants that a driver's agent was never made to keep, each with the reason.
+func Waives(d Driver) map[string]string {
+	if w, ok := d.(waiving); ok {
+		return w.Waives()
+	}
+	return nil
+}
+
+// HasDefect reports whether a driver's agent is known to have a historic defect, by its name in
+// fixtures/defects.yaml, for real.
+func HasDefect(d Driver, name string) bool {
+	h, ok := d.(historic)
+	return ok && h.HasDefect(name)
 }
 
 // VersionOf asks a driver's agent for its version, such as "v0.28.9".
