@@ -48,5 +48,10 @@ func (c *Cluster) keysV2(ctx context.Context) ([]invariant.Lease, error) {
 		values[k.Key] = k.Value
 	}
 	leases, _ := invariant.ParseKeys(values, c.EtcdPrefix())
+	for i := range leases {
+		if leases[i].VNI == 0 {
+			leases[i].VNI = c.opts.VNI // old agents take it from the network configuration
+		}
+	}
 	return leases, nil
 }
