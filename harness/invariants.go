@@ -131,7 +131,7 @@ func (c *Cluster) Snapshot(ctx context.Context) (invariant.Snapshot, error) {
 
 func (c *Cluster) snapshot(ctx context.Context, client *clientv3.Client) (invariant.Snapshot, error) {
 	s := invariant.Snapshot{
-		Network: c.opts.Network, SubnetLen: c.opts.SubnetLen, VNI: c.opts.VNI, Hold: c.opts.PeerHold,
+		Network: c.opts.Network, SubnetLen: c.opts.SubnetLen, Backend: c.opts.Backend, VNI: c.opts.VNI, Hold: c.opts.PeerHold,
 		Nodes: make([]invariant.Node, len(c.nodes)),
 	}
 	if s.Hold == 0 {
@@ -194,8 +194,11 @@ func (c *Cluster) join(
 	s invariant.Snapshot,
 ) (*invariant.Join, error) {
 	j := &invariant.Join{Within: joinWithin, Peer: invariant.Lease{
-		Subnet: c.freeSubnet(s), PublicIP: c.freeAddress(s), Backend: "vxlan", VNI: c.opts.VNI, VtepMAC: joinMAC,
+		Subnet: c.freeSubnet(s), PublicIP: c.freeAddress(s), Backend: c.opts.Backend,
 	}}
+	if c.hasDevice() {
+		j.Peer.VNI, j.Peer.VtepMAC = c.opts.VNI, joinMAC
+	}
 	if !j.Peer.Subnet.IsValid() || !j.Peer.PublicIP.IsValid() {
 		return nil, fmt.Errorf(
 			"no subnet of %s or no address of %s is free for it",
@@ -254,7 +257,7 @@ func (c *Cluster) await(
 				if err != nil {
 					return err
 				}
-				wrong[i] = slices.DeleteFunc(invariant.Entries(c.device(n), peer), func(e string) bool {
+				wrong[i] = slices.DeleteFunc(invariant.Entries(c.device(n), node.Uplink, peer), func(e string) bool {
 					return slices.Contains(have, e) == there
 				})
 				if len(wrong[i]) == 0 {

@@ -92,6 +92,9 @@ func subnetOf(name string) (netip.Prefix, bool) {
 
 // Value returns the JSON that a plain flannel node would put into etcd for a lease.
 func (l Lease) Value() string {
+	if l.Backend == HostGW {
+		return fmt.Sprintf(`{"PublicIP":%q,"PublicIPv6":null,"BackendType":%q}`, l.PublicIP, l.Backend)
+	}
 	return fmt.Sprintf(
 		`{"PublicIP":%q,"PublicIPv6":null,"BackendType":%q,"BackendData":{"VNI":%d,"VtepMAC":%q}}`,
 		l.PublicIP,
