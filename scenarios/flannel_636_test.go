@@ -32,6 +32,7 @@ var controlPlaneLost = []fault.Fault{
 var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane", "fault:etcd-stop"), func() {
 	It("loses nothing on our overlay while etcd and an agent are away", func(ctx SpecContext) {
 		c := chaos.Cluster(ctx, harness.Options{Agent: ours()})
+		needsDevice(c) // without one there are no neighbours of pods that could age
 		silent := addPods(ctx, c, "silent")
 		Expect(c.StartMesh(ctx)).To(Succeed())
 		talkFor(ctx, c, 50)
