@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/suite"
@@ -19,6 +20,7 @@ import (
 
 var _ = Describe("flannel-2300", Label("issue:flannel-2300", "kind:dual-stack"), func() {
 	It("loses nothing in either family while etcd and an agent are away", func(ctx SpecContext) {
+		needs(driver.FeatureIPv6)
 		c := chaos.Cluster(ctx, harness.Options{Agent: ours(), IPv6: true})
 		Expect(c.StartMesh(ctx)).To(Succeed())
 		talkFor(ctx, c, 50)
@@ -46,6 +48,7 @@ var _ = Describe("flannel-2300", Label("issue:flannel-2300", "kind:dual-stack"),
 
 	It("goes on over IPv4 with a node that has no IPv6 address", suite.Red("both-families-or-none"),
 		func(ctx SpecContext) {
+			needs(driver.FeatureIPv6)
 			c := chaos.Cluster(ctx, harness.Options{
 				Agent: ours(), IPv6: true, NoIPv6: []string{"node04"}, Idle: []string{"node04"},
 			})

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/harness/suite"
@@ -40,6 +41,7 @@ func waiveMoved(c *harness.Cluster) {
 var _ = Describe("lease", Label("kind:lease"), func() {
 	It("of another is never disturbed by a late renewal", Label("issue:flannel-1343"),
 		suite.Red("renew-unconditionally"), func(ctx SpecContext) {
+			needs(driver.FeatureEtcdV3)
 			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}, LeaseTTL: 2 * time.Second})
 			given, err := c.SubnetOf("node01")
 			Expect(err).NotTo(HaveOccurred())
@@ -61,6 +63,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 
 	It("given away while its node was off makes the node move, and its stale cni0 stops no new pod",
 		Label("issue:flannel-1289"), suite.Red("forget-subnet"), func(ctx SpecContext) {
+			needs(driver.FeatureEtcdV3)
 			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}, LeaseTTL: 2 * time.Second})
 			given, err := c.SubnetOf("node01")
 			Expect(err).NotTo(HaveOccurred())
@@ -85,6 +88,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 
 	It("that is a reservation stays one", Label("issue:flannel-1329"), suite.Red("reservation-taken"),
 		func(ctx SpecContext) {
+			needs(driver.FeatureEtcdV3)
 			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}, LeaseTTL: 2 * time.Second})
 			m, err := c.Machine("node05")
 			Expect(err).NotTo(HaveOccurred())
@@ -108,6 +112,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 		Label("issue:flannel-1240", "fault:etcd-pause"),
 		suite.Red("renewal-gives-up"),
 		func(ctx SpecContext) {
+			needs(driver.FeatureLeaseTTL)
 			const ttl = 6 * time.Second
 			c := running(ctx, harness.Options{LeaseTTL: ttl})
 			before, err := c.EtcdLeases(ctx)

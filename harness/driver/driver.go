@@ -88,6 +88,8 @@ const (
 	FeaturePublicIP Feature = "public-ip"
 	// FeatureEtcdV3 is keys in etcd's v3 API. An agent without it needs an etcd that still has the v2 API.
 	FeatureEtcdV3 Feature = "etcd-v3"
+	// FeatureIPv6 is a network of both families (EnableIPv6 in the network configuration).
+	FeatureIPv6 Feature = "ipv6"
 	// FeatureState is a saved state from which the agent starts without etcd (/var/lib/overlayd/state.json).
 	FeatureState Feature = "state"
 )
@@ -99,6 +101,7 @@ func Features() map[Feature]string {
 		FeatureLeave:    "a call that gives the node's lease back",
 		FeatureOwners:   "a record of who had a subnet that outlives the lease",
 		FeatureEtcdV3:   "keys in etcd's v3 API",
+		FeatureIPv6:     "a network of both families",
 		FeaturePublicIP: "a flag --public-ip",
 		FeatureState:    "a saved state in a file of its own",
 	}

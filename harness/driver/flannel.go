@@ -20,6 +20,8 @@ type Flannel struct {
 	// V2 says that it is older than v0.18 and speaks etcd's v2 API, which needs an etcd of the user's (3.4 or
 	// 3.5).
 	V2 bool
+	// NoIPv6 says that it is older than v0.14 and knows networks of IPv4 only.
+	NoIPv6 bool
 	// OnDemand says that it is older than v0.9 and answers the kernel's questions for neighbours one by one.
 	OnDemand bool
 }
@@ -27,6 +29,8 @@ type Flannel struct {
 const (
 	// firstV3 is the first minor version of flannel (v0.18) that speaks etcd's v3 API.
 	firstV3 = 18
+	// firstIPv6 is the first (v0.14) that knows EnableIPv6.
+	firstIPv6 = 14
 	// firstPermanent is the first (v0.9) with a route, a permanent neighbour and a forwarding entry per peer.
 	firstPermanent = 9
 )
@@ -50,7 +54,11 @@ func (f Flannel) Waives() map[string]string {
 		return nil
 	}
 	const why = "flannel before v0.9 has one route for the whole network, and no neighbour that lasts"
-	return map[string]string{"kernel-holds-what-is-explained": why, "agent-makes-progress": why}
+	return map[string]string{
+		"kernel-holds-what-is-explained": why,
+		"agent-makes-progress":           why,
+		"own-subnet-stays-local":         why + ", also on a node without pods",
+	}
 }
 
 // Name implements Driver.
@@ -98,6 +106,9 @@ func (f Flannel) Lacks() []Feature {
 	lacks := []Feature{FeatureLeaseTTL, FeatureLeave, FeatureOwners, FeatureState}
 	if f.V2 {
 		lacks = append(lacks, FeatureEtcdV3)
+	}
+	if f.NoIPv6 {
+		lacks = append(lacks, FeatureIPv6)
 	}
 	return lacks
 }
