@@ -316,11 +316,13 @@ func (c *Cluster) configureNetwork(ctx context.Context) error {
 	if _, err := client.Put(ctx, c.EtcdPrefix()+"/config", string(raw)); err != nil {
 		return fmt.Errorf("put the network configuration: %w", err)
 	}
+	if c.opts.v2() {
+		if err := c.store.PutV2(ctx, c.EtcdPrefix()+"/config", string(raw), 0); err != nil {
+			return err
+		}
+	}
 	if c.store.Secure() {
 		return c.store.EnableAuth(ctx, c.EtcdPrefix())
-	}
-	if c.opts.v2() {
-		return c.store.PutV2(ctx, c.EtcdPrefix()+"/config", string(raw))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/invariant"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/reports/record"
@@ -21,6 +23,9 @@ const (
 	restWithin = 10 * time.Second
 	// joinWithin is how long a node may take to learn of a peer that joins, and of its end.
 	joinWithin = 2 * time.Second
+	// foreignJoinWithin is that for agents whose timers are their own: flanneld's etcd client may wait some
+	// seconds between attempts when etcd has been away.
+	foreignJoinWithin = 10 * time.Second
 	// leftWithin is how long the kernel may take to free what a closed world had.
 	leftWithin = 2 * time.Second
 	// joinMAC is the VTEP MAC of the peer that joins and leaves; nobody has it.
@@ -72,10 +77,14 @@ func (c *Cluster) CheckInvariants(ctx context.Context) ([]invariant.Result, erro
 	return results, nil
 }
 
+// waivers are what the agents of the cluster never promised, and what the scenario means to break.
 func (c *Cluster) waivers() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	waived := map[string]string{}
+	for _, n := range c.nodes {
+		maps.Copy(waived, driver.Waives(n.driver))
+	}
 	for id, why := range c.waived {
 		waived[id] = why
 	}
@@ -125,7 +134,7 @@ func (c *Cluster) Snapshot(ctx context.Context) (invariant.Snapshot, error) {
 
 func (c *Cluster) snapshot(ctx context.Context, client *clientv3.Client) (invariant.Snapshot, error) {
 	s := invariant.Snapshot{
-		Network: c.opts.Network, SubnetLen: c.opts.SubnetLen, VNI: c.opts.VNI, Hold: c.opts.PeerHold,
+		Network: c.opts.Network, SubnetLen: c.opts.SubnetLen, Backend: c.opts.Backend, VNI: c.opts.VNI, Hold: c.opts.PeerHold,
 		Nodes: make([]invariant.Node, len(c.nodes)),
 	}
 	if s.Hold == 0 {
@@ -136,6 +145,11 @@ func (c *Cluster) snapshot(ctx context.Context, client *clientv3.Client) (invari
 	reading, readCtx := errgroup.WithContext(ctx)
 	reading.Go(func() (err error) {
 		s.Leases, s.Owners, err = invariant.ReadKeys(readCtx, client, c.EtcdPrefix())
+		if err == nil && c.opts.v2() {
+			var more []invariant.Lease
+			more, err = c.keysV2(readCtx)
+			s.Leases = append(s.Leases, more...)
+		}
 		return err
 	})
 	for i, n := range c.nodes {
@@ -182,9 +196,15 @@ func (c *Cluster) join(
 	client *clientv3.Client,
 	s invariant.Snapshot,
 ) (*invariant.Join, error) {
-	j := &invariant.Join{Within: joinWithin, Peer: invariant.Lease{
-		Subnet: c.freeSubnet(s), PublicIP: c.freeAddress(s), Backend: "vxlan", VNI: c.opts.VNI, VtepMAC: joinMAC,
+	if _, ok := c.waivers()["agent-makes-progress"]; ok {
+		return nil, nil //nolint:nilnil // nobody was made to join, and nobody asks
+	}
+	j := &invariant.Join{Within: c.joinWithin(), Peer: invariant.Lease{
+		Subnet: c.freeSubnet(s), PublicIP: c.freeAddress(s), Backend: c.opts.Backend,
 	}}
+	if c.hasDevice() {
+		j.Peer.VNI, j.Peer.VtepMAC = c.opts.VNI, joinMAC
+	}
 	if !j.Peer.Subnet.IsValid() || !j.Peer.PublicIP.IsValid() {
 		return nil, fmt.Errorf(
 			"no subnet of %s or no address of %s is free for it",
@@ -201,22 +221,18 @@ func (c *Cluster) join(
 			followers = append(followers, n)
 		}
 	}
-	grant, err := client.Grant(ctx, 60)
-	if err != nil {
-		return nil, fmt.Errorf("grant its lease: %w", err)
-	}
-	path := c.EtcdPrefix() + "/subnets/" + j.Peer.Key()
-	if _, err := client.Put(ctx, path, j.Peer.Value(), clientv3.WithLease(grant.ID)); err != nil {
-		return nil, fmt.Errorf("put its lease: %w", err)
-	}
-	missing, err := c.await(ctx, followers, j.Peer, true)
+	leave, err := c.putPeer(ctx, client, j.Peer)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := client.Revoke(ctx, grant.ID); err != nil {
-		return nil, fmt.Errorf("revoke its lease: %w", err)
+	missing, err := c.await(ctx, followers, j, true)
+	if err != nil {
+		return nil, err
 	}
-	stayed, err := c.await(ctx, followers, j.Peer, false)
+	if err := leave(ctx); err != nil {
+		return nil, fmt.Errorf("end its lease: %w", err)
+	}
+	stayed, err := c.await(ctx, followers, j, false)
 	for i, n := range followers {
 		j.Reactions = append(
 			j.Reactions,
@@ -226,15 +242,25 @@ func (c *Cluster) join(
 	return j, err
 }
 
+// joinWithin is the longest that any of the cluster's agents may take to learn of a peer.
+func (c *Cluster) joinWithin() time.Duration {
+	for _, n := range c.nodes {
+		if driver.Lacks(n.driver, driver.FeatureLeaseTTL) != nil {
+			return foreignJoinWithin
+		}
+	}
+	return joinWithin
+}
+
 // await waits until every node has the peer's entries, or has none of them, and returns those for which that
 // is not so in time.
 func (c *Cluster) await(
 	ctx context.Context,
 	nodes []*Node,
-	peer invariant.Lease,
+	j *invariant.Join,
 	there bool,
 ) ([][]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, joinWithin)
+	ctx, cancel := context.WithTimeout(ctx, j.Within)
 	defer cancel()
 	wrong := make([][]string, len(nodes))
 	waiting, waitCtx := errgroup.WithContext(context.WithoutCancel(ctx))
@@ -247,7 +273,7 @@ func (c *Cluster) await(
 				if err != nil {
 					return err
 				}
-				wrong[i] = slices.DeleteFunc(invariant.Entries(c.device(n), peer), func(e string) bool {
+				wrong[i] = slices.DeleteFunc(invariant.Entries(c.device(n), node.Uplink, j.Peer), func(e string) bool {
 					return slices.Contains(have, e) == there
 				})
 				if len(wrong[i]) == 0 {

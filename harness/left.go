@@ -14,8 +14,8 @@ import (
 
 // agentState tells what a node's agent has done since the cluster was built.
 func (c *Cluster) agentState(n *Node) invariant.Agent {
-	_, flannel := n.driver.(driver.Flannel)
-	a := invariant.Agent{Told: true, Records: !flannel, Age: time.Since(c.born)}
+	follows := driver.Lacks(n.driver, driver.FeatureOwners) == nil
+	a := invariant.Agent{Told: true, Records: follows, Age: time.Since(c.born)}
 	if p, err := c.Agent(n.Name()); err == nil {
 		a.Running, a.Told = p.Running(), p.Told()
 		if !a.Running {

@@ -6,6 +6,7 @@ package scenarios
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -13,8 +14,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/invoke"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	"github.com/vishvananda/netlink"
 
 	"github.com/nemesh/nemesh/harness"
@@ -24,8 +27,27 @@ import (
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
-// reservations are where host-local keeps a file for each address in use.
-const reservations = "/var/lib/cni/networks/overlay"
+// reservations is where host-local keeps a file for each address in use: a folder named after the network.
+func reservations(c *harness.Cluster, name string) string {
+	GinkgoHelper()
+	n, err := c.Node(name)
+	Expect(err).NotTo(HaveOccurred())
+	var list struct{ Name string }
+	Expect(json.Unmarshal(n.Network().ConfList, &list)).To(Succeed())
+	return filepath.Join("/var/lib/cni/networks", list.Name)
+}
+
+// saysOurs states, beside the words that any plugin must find, those of this repository's where pods are made
+// with it.
+func saysOurs(c *harness.Cluster, name, words string) types.GomegaMatcher {
+	GinkgoHelper()
+	n, err := c.Node(name)
+	Expect(err).NotTo(HaveOccurred())
+	if !strings.Contains(string(n.Network().ConfList), "overlay-cni") {
+		return HaveOccurred()
+	}
+	return MatchError(ContainSubstring(words))
+}
 
 // leftovers lists the veths and reservations of a node.
 func leftovers(c *harness.Cluster, name string) []string {
@@ -40,7 +62,7 @@ func leftovers(c *harness.Cluster, name string) []string {
 			left = append(left, "veth "+l.Attrs().Name)
 		}
 	}
-	files, err := filepath.Glob(m.Path(reservations) + "/*.*.*.*")
+	files, err := filepath.Glob(m.Path(reservations(c, name)) + "/*.*.*.*")
 	Expect(err).NotTo(HaveOccurred())
 	for _, f := range files {
 		if base := filepath.Base(f); !strings.HasPrefix(base, "last_reserved_ip") {
@@ -63,7 +85,7 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 		Label("issue:flannel-2437"), suite.Red("guess-subnet"), func(ctx SpecContext) {
 			c := alone(ctx)
 			_, err := c.AddPod(ctx, "node02", "early")
-			Expect(err).To(MatchError(And(ContainSubstring("subnet.env"), ContainSubstring("agent"))))
+			Expect(err).To(And(MatchError(ContainSubstring("subnet.env")), saysOurs(c, "node02", "agent")))
 			Expect(leftovers(c, "node02")).To(BeEmpty())
 			Expect(c.StartAgent(ctx, "node02")).To(Succeed())
 			p, err := c.AddPod(ctx, "node02", "early")
@@ -98,7 +120,7 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			Label("issue:kubernetes-43014"), suite.Red("cache-before-del"),
 			func(ctx context.Context, c *harness.Cluster, m *node.Machine, p *pod.Pod) {
 				// A lock that is a folder makes host-local fail.
-				lock := reservations + "/lock"
+				lock := reservations(c, m.Name()) + "/lock"
 				suite.Inject(ctx, c, fault.Done{
 					Node: m.Name(), What: "host-local kept from working",
 					Do: func(*node.Machine) error {
@@ -163,7 +185,8 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			Expect(err).NotTo(HaveOccurred())
 			before := leftovers(c, "node01")
 			network := n.Network()
-			bridge := filepath.Join(network.BinDirs[0], "bridge")
+			bridge, err := invoke.FindInPath("bridge", network.BinDirs)
+			Expect(err).NotTo(HaveOccurred())
 			env := n.Path(c.SubnetFile())
 			was, err := os.ReadFile(env)
 			Expect(err).NotTo(HaveOccurred())
@@ -175,7 +198,7 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			})
 			network.BinDirs = append([]string{wrapped}, network.BinDirs...)
 			_, err = pod.Add(ctx, n.Machine, network, "moved")
-			Expect(err).To(MatchError(ContainSubstring("moved to another subnet")))
+			Expect(err).To(saysOurs(c, "node01", "moved to another subnet"))
 			Expect(leftovers(c, "node01")).To(ConsistOf(before))
 		}, SpecTimeout(time.Minute))
 

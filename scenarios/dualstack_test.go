@@ -32,6 +32,7 @@ import (
 
 var _ = Describe("flannel-2300", Label("issue:flannel-2300", "kind:dual-stack"), func() {
 	It("loses nothing in either family while etcd and an agent are away", long, func(ctx SpecContext) {
+		needs(driver.FeatureIPv6)
 		c := chaos.Cluster(ctx, harness.Options{Agent: ours(), IPv6: true})
 		Expect(c.StartMesh(ctx)).To(Succeed())
 		talkFor(ctx, c, 50)
@@ -59,6 +60,7 @@ var _ = Describe("flannel-2300", Label("issue:flannel-2300", "kind:dual-stack"),
 
 	It("goes on over IPv4 with a node that has no IPv6 address", suite.Red("both-families-or-none"),
 		func(ctx SpecContext) {
+			needs(driver.FeatureIPv6)
 			c := chaos.Cluster(ctx, harness.Options{
 				Agent: ours(), IPv6: true, NoIPv6: []string{"node04"}, Idle: []string{"node04"},
 			})

@@ -32,6 +32,7 @@ var controlPlaneLost = []fault.Fault{
 var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane", "fault:etcd-stop"), func() {
 	It("loses nothing on our overlay while etcd and an agent are away", long, func(ctx SpecContext) {
 		c := chaos.Cluster(ctx, harness.Options{Agent: ours()})
+		needsDevice(c) // without one there are no neighbours of pods that could age
 		silent := addPods(ctx, c, "silent")
 		Expect(c.StartMesh(ctx)).To(Succeed())
 		talkFor(ctx, c, 50)
@@ -73,7 +74,7 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 			)
 
 			BeforeAll(func(ctx SpecContext) {
-				c = chaos.Cluster(ctx, harness.Options{Agent: ours("on-demand-neighbours")})
+				c = chaos.Cluster(ctx, harness.Options{Agent: withDefect("on-demand-neighbours")})
 				const why = "the defect has one route for the whole network, and no neighbour that lasts"
 				suite.Waive(c, "kernel-holds-what-is-explained", why)
 				suite.Waive(c, "agent-makes-progress", why)

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/harness/suite"
@@ -43,6 +44,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 	// and the late one moves.
 	It("of another is never disturbed by a late renewal", Label("issue:flannel-1343"),
 		suite.Red("renew-unconditionally"), func(ctx SpecContext) {
+			needs(driver.FeatureEtcdV3)
 			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}, LeaseTTL: 2 * time.Second})
 			given, err := c.SubnetOf("node01")
 			Expect(err).NotTo(HaveOccurred())
@@ -67,6 +69,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 	// subnet, and the stale cni0 is healed.
 	It("given away while its node was off makes the node move, and its stale cni0 stops no new pod",
 		Label("issue:flannel-1289"), suite.Red("forget-subnet"), func(ctx SpecContext) {
+			needs(driver.FeatureEtcdV3)
 			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}, LeaseTTL: 2 * time.Second})
 			given, err := c.SubnetOf("node01")
 			Expect(err).NotTo(HaveOccurred())
@@ -93,6 +96,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 	// ordinary lease by the agent and expired. Right: it stays without a lease for ever.
 	It("that is a reservation stays one", Label("issue:flannel-1329"), suite.Red("reservation-taken"),
 		func(ctx SpecContext) {
+			needs(driver.FeatureEtcdV3)
 			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}, LeaseTTL: 2 * time.Second})
 			m, err := c.Machine("node04")
 			Expect(err).NotTo(HaveOccurred())
@@ -118,6 +122,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 		Label("issue:flannel-1240", "fault:etcd-pause"),
 		suite.Red("renewal-gives-up"),
 		func(ctx SpecContext) {
+			needs(driver.FeatureLeaseTTL)
 			const ttl = 6 * time.Second
 			c := running(ctx, harness.Options{LeaseTTL: ttl})
 			before, err := c.EtcdLeases(ctx)

@@ -58,6 +58,16 @@ func ours(defects ...string) driver.Driver {
 	return d
 }
 
+// withDefect is the agent under test where it is of a version that has the historic defect for real, and this
+// repository's with the defect otherwise.
+func withDefect(name string) driver.Driver {
+	GinkgoHelper()
+	if d := ours(); driver.HasDefect(d, name) {
+		return d
+	}
+	return ours(name)
+}
+
 // isOurs tells whether the overlay under test is this repository's, whose words can be expected.
 func isOurs() bool {
 	_, own := ours().(driver.Ours)

@@ -30,7 +30,7 @@ var _ = Describe("swap", Label("kind:swap"), func() {
 	// A node changes from flanneld to overlayd without being drained. Right: device, MAC, subnet and pods
 	// are adopted.
 	It("to overlayd adopts what flannel leaves: a device, a lease without a record, subnet.env",
-		func(ctx SpecContext) {
+		suite.Red("new-device-at-start"), func(ctx SpecContext) {
 			needs(driver.FeatureState, driver.FeatureOwners)
 			c := running(ctx, harness.Options{})
 			device, before := deviceOf(c, "node02"), subnets(c)
@@ -49,7 +49,7 @@ var _ = Describe("swap", Label("kind:swap"), func() {
 
 	DescribeTable(
 		"between a real flanneld and overlayd, node by node and back, loses nothing",
-		Label("agent:flannel"),
+		Label("agent:flannel", "detect:exempt"),
 		func(ctx SpecContext, backend string) {
 			mine, theirs := bothAgents()
 			c := running(ctx, harness.Options{Agent: theirs, Backend: backend})
@@ -83,7 +83,9 @@ var _ = Describe("swap", Label("kind:swap"), func() {
 		Entry("over host-gw", SpecTimeout(3*time.Minute), harness.BackendHostGW),
 	)
 
-	DescribeTable("lets two nodes with flanneld and two with overlayd make one network", Label("agent:flannel"),
+	DescribeTable(
+		"lets two nodes with flanneld and two with overlayd make one network",
+		Label("agent:flannel", "detect:exempt"),
 		func(ctx SpecContext, backend string) {
 			mine, theirs := bothAgents()
 			c := running(

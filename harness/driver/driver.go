@@ -88,6 +88,8 @@ const (
 	FeaturePublicIP Feature = "public-ip"
 	// FeatureEtcdV3 is keys in etcd's v3 API. An agent without it needs an etcd that still has the v2 API.
 	FeatureEtcdV3 Feature = "etcd-v3"
+	// FeatureIPv6 is a network of both families (EnableIPv6 in the network configuration).
+	FeatureIPv6 Feature = "ipv6"
 	// FeatureState is a saved state from which the agent starts without etcd (/var/lib/overlayd/state.json).
 	FeatureState Feature = "state"
 )
@@ -99,6 +101,7 @@ func Features() map[Feature]string {
 		FeatureLeave:    "a call that gives the node's lease back",
 		FeatureOwners:   "a record of who had a subnet that outlives the lease",
 		FeatureEtcdV3:   "keys in etcd's v3 API",
+		FeatureIPv6:     "a network of both families",
 		FeaturePublicIP: "a flag --public-ip",
 		FeatureState:    "a saved state in a file of its own",
 	}
@@ -114,6 +117,8 @@ type (
 	}
 	prefixed   interface{ KeyPrefix() string }
 	supervised interface{ Supervised() bool }
+	waiving    interface{ Waives() map[string]string }
+	historic   interface{ HasDefect(name string) bool }
 )
 
 // Lacks reports, as an error of one line, the first of the features that a driver's agent does not have.
@@ -152,6 +157,21 @@ func PrefixOf(d Driver) string {
 func Supervised(d Driver) bool {
 	s, ok := d.(supervised)
 	return ok && s.Supervised()
+}
+
+// Waives returns the ids of invariants that a driver's agent was never made to keep, each with the reason.
+func Waives(d Driver) map[string]string {
+	if w, ok := d.(waiving); ok {
+		return w.Waives()
+	}
+	return nil
+}
+
+// HasDefect reports whether a driver's agent is known to have a historic defect, by its name in
+// fixtures/defects.yaml, for real.
+func HasDefect(d Driver, name string) bool {
+	h, ok := d.(historic)
+	return ok && h.HasDefect(name)
 }
 
 // VersionOf asks a driver's agent for its version, such as "v0.28.9".

@@ -20,16 +20,45 @@ type Flannel struct {
 	// V2 says that it is older than v0.18 and speaks etcd's v2 API, which needs an etcd of the user's (3.4 or
 	// 3.5).
 	V2 bool
+	// NoIPv6 says that it is older than v0.14 and knows networks of IPv4 only.
+	NoIPv6 bool
+	// OnDemand says that it is older than v0.9 and answers the kernel's questions for neighbours one by one.
+	OnDemand bool
 }
 
-// firstV3 is the first minor version of flannel (v0.18) that speaks etcd's v3 API.
-const firstV3 = 18
+const (
+	// firstV3 is the first minor version of flannel (v0.18) that speaks etcd's v3 API.
+	firstV3 = 18
+	// firstIPv6 is the first (v0.14) that knows EnableIPv6.
+	firstIPv6 = 14
+	// firstPermanent is the first (v0.9) with a route, a permanent neighbour and a forwarding entry per peer.
+	firstPermanent = 9
+)
 
-// speaksV2 reports whether a version of flannel is older than that.
-func speaksV2(version string) bool {
-	var major, minor int
-	_, err := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &major, &minor)
-	return err == nil && major == 0 && minor < firstV3
+// older reports whether a version of flannel is older than v0.minor.
+func older(version string, minor int) bool {
+	var major, own int
+	_, err := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &major, &own)
+	return err == nil && major == 0 && own < minor
+}
+
+// onDemand is the defect of flannel#636.
+const onDemand = "on-demand-neighbours"
+
+// HasDefect tells that flannel before v0.9 is what flannel#636 was reported of.
+func (f Flannel) HasDefect(name string) bool { return f.OnDemand && name == onDemand }
+
+// Waives says what flannel before v0.9 was not made to keep, so that scenarios judge it by what pods feel.
+func (f Flannel) Waives() map[string]string {
+	if !f.OnDemand {
+		return nil
+	}
+	const why = "flannel before v0.9 has one route for the whole network, and no neighbour that lasts"
+	return map[string]string{
+		"kernel-holds-what-is-explained": why,
+		"agent-makes-progress":           why,
+		"own-subnet-stays-local":         why + ", also on a node without pods",
+	}
 }
 
 // Name implements Driver.
@@ -77,6 +106,9 @@ func (f Flannel) Lacks() []Feature {
 	lacks := []Feature{FeatureLeaseTTL, FeatureLeave, FeatureOwners, FeatureState}
 	if f.V2 {
 		lacks = append(lacks, FeatureEtcdV3)
+	}
+	if f.NoIPv6 {
+		lacks = append(lacks, FeatureIPv6)
 	}
 	return lacks
 }

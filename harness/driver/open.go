@@ -99,7 +99,8 @@ func Open(c Choice, bin string) (Driver, error) {
 		f := Flannel{Ours: ours, Path: c.Agent}
 		// A binary that does not say its version is for Check, or for its start, to complain of.
 		if version, err := f.Version(context.Background()); err == nil {
-			f.V2 = speaksV2(version)
+			f.V2, f.NoIPv6 = older(version, firstV3), older(version, firstIPv6)
+			f.OnDemand = older(version, firstPermanent)
 		}
 		return f, nil
 	}

@@ -63,13 +63,31 @@ func serve(raw string) error {
 // flags are the settings of embedded for an etcd of its own. The heartbeat and the election are those that
 // etcd 3.4 takes at least; there is no flag against fsync in all versions, and on a tmpfs it costs little.
 func (c serverConfig) flags() []string {
-	return []string{
+	flags := []string{
 		"--name=" + c.Name, "--data-dir=" + c.Dir, "--initial-cluster=" + c.Cluster,
 		"--listen-client-urls=" + c.ClientURL, "--advertise-client-urls=" + c.ClientURL,
 		"--listen-peer-urls=" + c.PeerURL, "--initial-advertise-peer-urls=" + c.PeerURL,
-		"--heartbeat-interval=10", "--election-timeout=100", "--log-level=" + c.LogLevel, "--logger=zap",
+		fmt.Sprintf("--heartbeat-interval=%d", c.tickMs()), fmt.Sprintf("--election-timeout=%d", 10*c.tickMs()),
+		"--log-level=" + c.LogLevel, "--logger=zap",
 	}
+	if c.secure() {
+		flags = append(flags, "--cert-file="+CertFile, "--key-file="+KeyFile, "--trusted-ca-file="+CAFile,
+			"--client-cert-auth")
+	}
+	return flags
 }
+
+// tickMs is the heartbeat, in milliseconds. Several members on few processors miss each other's for a tenth
+// of a second.
+func (c serverConfig) tickMs() uint {
+	if strings.Contains(c.Cluster, ",") {
+		return 50
+	}
+	return 10
+}
+
+// secure reports whether clients are to speak TLS.
+func (c serverConfig) secure() bool { return strings.HasPrefix(c.ClientURL, "https:") }
 
 // embedded turns the configuration into the server's: on a tmpfs, without fsync, with ticks ten times as
 // fast as the default so that a lone member elects itself in a tenth of a second. The shortest lease etcd
@@ -89,15 +107,11 @@ func (c serverConfig) embedded() (*embed.Config, error) {
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
 	cfg.InitialCluster = c.Cluster
-	if client.Scheme == "https" {
+	if c.secure() {
 		cfg.ClientTLSInfo.CertFile, cfg.ClientTLSInfo.KeyFile = CertFile, KeyFile
 		cfg.ClientTLSInfo.TrustedCAFile, cfg.ClientTLSInfo.ClientCertAuth = CAFile, true
 	}
-	cfg.TickMs, cfg.ElectionMs = 10, 100
-	if strings.Contains(c.Cluster, ",") {
-		// Several members on few processors miss each other's heartbeats for a tenth of a second.
-		cfg.TickMs, cfg.ElectionMs = 50, 500
-	}
+	cfg.TickMs, cfg.ElectionMs = c.tickMs(), 10*c.tickMs()
 	cfg.UnsafeNoFsync = true
 	cfg.LogLevel = c.LogLevel
 	cfg.LogOutputs = []string{"stderr"}

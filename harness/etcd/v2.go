@@ -23,9 +23,19 @@ type KeyV2 struct {
 // v2Within bounds a request to the v2 API.
 const v2Within = 5 * time.Second
 
-// PutV2 sets a key of the v2 API.
-func (m *Member) PutV2(ctx context.Context, key, value string) error {
-	_, err := m.requestV2(ctx, http.MethodPut, key, url.Values{"value": {value}})
+// PutV2 sets a key of the v2 API, which expires after a time to live in whole seconds; 0 for never.
+func (m *Member) PutV2(ctx context.Context, key, value string, ttl time.Duration) error {
+	form := url.Values{"value": {value}}
+	if ttl > 0 {
+		form.Set("ttl", fmt.Sprint(int64(ttl.Seconds())))
+	}
+	_, err := m.requestV2(ctx, http.MethodPut, key, form)
+	return err
+}
+
+// DeleteV2 deletes a key of the v2 API; one that is not there is not an error.
+func (m *Member) DeleteV2(ctx context.Context, key string) error {
+	_, err := m.requestV2(ctx, http.MethodDelete, key, nil)
 	return err
 }
 
@@ -55,6 +65,11 @@ func (m *Member) requestV2(ctx context.Context, method, key string, form url.Val
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	transport := &http.Transport{DisableKeepAlives: true}
+	if m.opts.Authority != nil {
+		if transport.TLSClientConfig, err = m.opts.Authority.rootTLS(); err != nil {
+			return nil, err
+		}
+	}
 	transport.DialContext = func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
 		err = m.opts.Machine.Do(func() error {
 			conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)

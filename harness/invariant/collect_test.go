@@ -115,7 +115,7 @@ func TestCollectReadsAMachine(t *testing.T) {
 	n, err := Collect(m, "flannel.1", "/run/flannel/subnet.env")
 	must(t, err)
 	overlay := n.Overlay(pfx("10.5.0.0/16"))
-	want := Entries("flannel.1", Lease{Subnet: pfx("10.5.2.0/24"), PublicIP: addr("192.168.0.2"),
+	want := Entries("flannel.1", "eth0", Lease{Subnet: pfx("10.5.2.0/24"), PublicIP: addr("192.168.0.2"),
 		VtepMAC: "02:00:00:00:00:02"})
 	if !slices.Equal(overlay, want) {
 		t.Errorf("entries %q, want %q", overlay, want)

@@ -6,9 +6,13 @@ import (
 	"slices"
 )
 
-// Entries returns the entries that a peer's lease explains on a device, as lines.
-func Entries(device string, peer Lease) []string {
+// Entries returns the entries that a peer's lease explains on a device or, where the backend has none, on the
+// uplink, as lines.
+func Entries(device, uplink string, peer Lease) []string {
 	at := peer.Subnet.Addr()
+	if peer.Backend == HostGW {
+		return []string{Route{Dst: peer.Subnet, Via: peer.PublicIP, Link: uplink}.String()}
+	}
 	return []string{
 		Route{Dst: peer.Subnet, Via: at, Link: device, Onlink: true}.String(),
 		Neighbour{IP: at, MAC: peer.VtepMAC, Link: device}.String(),
@@ -40,7 +44,7 @@ func explained(s Snapshot) (wrong []string) {
 	for i, n := range nodes {
 		have, whose := n.Overlay(s.Network), map[string]Lease{}
 		for _, p := range s.peers(n, leases[i]) {
-			for _, e := range Entries(n.Device, p) {
+			for _, e := range Entries(n.Device, n.Uplink, p) {
 				whose[e] = p
 				if !slices.Contains(have, e) {
 					wrong = append(wrong, fmt.Sprintf("%s lacks %s, which subnets/%s of %s explains", n.Name, e,

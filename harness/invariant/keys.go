@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,10 +38,19 @@ func ReadKeys(ctx context.Context, client *clientv3.Client, prefix string) ([]Le
 	if err != nil {
 		return nil, nil, fmt.Errorf("read leases and owners' records: %w", err)
 	}
-	var leases []Lease
-	var owners []Owner
+	keys := make(map[string]string, len(resp.Kvs))
 	for _, kv := range resp.Kvs {
-		dir, name, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), prefix+"/"), "/")
+		keys[string(kv.Key)] = string(kv.Value)
+	}
+	leases, owners := ParseKeys(keys, prefix)
+	return leases, owners, nil
+}
+
+// ParseKeys is ReadKeys for keys and their values that have been read already, in the order of the keys.
+func ParseKeys(keys map[string]string, prefix string) (leases []Lease, owners []Owner) {
+	for _, path := range slices.Sorted(maps.Keys(keys)) {
+		dir, name, _ := strings.Cut(strings.TrimPrefix(path, prefix+"/"), "/")
+		raw := []byte(keys[path])
 		subnet, ok := subnetOf(name)
 		if !ok {
 			continue
@@ -47,7 +58,7 @@ func ReadKeys(ctx context.Context, client *clientv3.Client, prefix string) ([]Le
 		switch dir {
 		case "subnets":
 			var v value
-			if json.Unmarshal(kv.Value, &v) == nil {
+			if json.Unmarshal(raw, &v) == nil {
 				l := v.lease(subnet)
 				_, v6, _ := strings.Cut(name, "&")
 				l.Subnet6, _ = netip.ParsePrefix(strings.ReplaceAll(v6, "-", "/"))
@@ -55,13 +66,13 @@ func ReadKeys(ctx context.Context, client *clientv3.Client, prefix string) ([]Le
 			}
 		case "owners":
 			var r record
-			if json.Unmarshal(kv.Value, &r) == nil {
+			if json.Unmarshal(raw, &r) == nil {
 				owners = append(owners, Owner{Lease: r.Attrs.lease(subnet),
 					Ends: r.Seen.Add(time.Duration(r.TTL) * time.Second)})
 			}
 		}
 	}
-	return leases, owners, nil
+	return leases, owners
 }
 
 func (v value) lease(subnet netip.Prefix) Lease {
@@ -81,6 +92,9 @@ func subnetOf(name string) (netip.Prefix, bool) {
 
 // Value returns the JSON that a plain flannel node would put into etcd for a lease.
 func (l Lease) Value() string {
+	if l.Backend == HostGW {
+		return fmt.Sprintf(`{"PublicIP":%q,"PublicIPv6":null,"BackendType":%q}`, l.PublicIP, l.Backend)
+	}
 	return fmt.Sprintf(
 		`{"PublicIP":%q,"PublicIPv6":null,"BackendType":%q,"BackendData":{"VNI":%d,"VtepMAC":%q}}`,
 		l.PublicIP,

@@ -3,6 +3,7 @@ package invariant
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -59,13 +60,11 @@ func (s Snapshot) peers(n Node, own Lease) []Lease {
 	var peers []Lease
 	leased := map[netip.Addr]bool{}
 	add := func(l Lease) {
-		if !s.credible(l) || n.has(l.PublicIP) || l.Subnet.Overlaps(own.Subnet) || l.VtepMAC == own.VtepMAC {
+		if !s.credible(l) || n.has(l.PublicIP) || l.clashes(own) {
 			return
 		}
-		for _, p := range peers {
-			if p.Subnet.Overlaps(l.Subnet) || p.VtepMAC == l.VtepMAC {
-				return
-			}
+		if slices.ContainsFunc(peers, l.clashes) {
+			return
 		}
 		peers = append(peers, l)
 	}
@@ -84,11 +83,17 @@ func (s Snapshot) peers(n Node, own Lease) []Lease {
 	return peers
 }
 
+// clashes reports whether two leases cannot both be right: they share addresses or a VTEP.
+func (l Lease) clashes(o Lease) bool {
+	return l.Subnet.Overlaps(o.Subnet) || (l.VtepMAC != "" && l.VtepMAC == o.VtepMAC)
+}
+
 // credible reports whether a lease may have a place in a kernel at all: one of this network, of a VTEP that
 // frames can be sent to.
 func (s Snapshot) credible(l Lease) bool {
 	inside := l.Subnet.Bits() > s.Network.Bits() && s.Network.Contains(l.Subnet.Addr())
-	return l.Backend == "vxlan" && l.VNI == s.VNI && inside && unicast(l.VtepMAC) && l.PublicIP.IsValid() &&
+	reached := l.Backend == HostGW || (l.VNI == s.VNI && unicast(l.VtepMAC))
+	return l.Backend == s.Backend && reached && inside && l.PublicIP.IsValid() &&
 		!l.PublicIP.IsMulticast() && !l.PublicIP.IsLoopback()
 }
 

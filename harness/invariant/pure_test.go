@@ -29,9 +29,29 @@ func learn(n *Node, l Lease) {
 	n.FDB = append(n.FDB, FDB{MAC: l.VtepMAC, Dst: l.PublicIP, Link: n.Device})
 }
 
+// routed makes the world one of host-gw: routes by way of the peers' own addresses, no device, no MACs.
+func routed(s *Snapshot) {
+	s.Backend, s.Join.Peer.Backend = HostGW, HostGW
+	for i := range s.Leases {
+		s.Leases[i].Backend, s.Leases[i].VNI, s.Leases[i].VtepMAC = HostGW, 0, ""
+		s.Owners[i].Lease = s.Leases[i]
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		n.MAC, n.Neighbours, n.FDB = "", nil, nil
+		for j, r := range n.Routes {
+			for _, l := range s.Leases {
+				if r.Onlink && r.Dst == l.Subnet {
+					n.Routes[j] = Route{Dst: r.Dst, Via: l.PublicIP, Link: n.Uplink}
+				}
+			}
+		}
+	}
+}
+
 // world is three nodes at rest, with a pod each.
 func world() Snapshot {
-	s := Snapshot{At: at, Network: pfx("10.5.0.0/16"), SubnetLen: 24, VNI: 1, Hold: time.Hour}
+	s := Snapshot{At: at, Network: pfx("10.5.0.0/16"), SubnetLen: 24, Backend: VXLAN, VNI: 1, Hold: time.Hour}
 	for i := 1; i <= 3; i++ {
 		l := leaseOf(i)
 		gateway := netip.PrefixFrom(l.Subnet.Addr().Next(), 24)
@@ -115,6 +135,7 @@ func TestWhatIsNoViolation(t *testing.T) {
 			old.Subnet = pfx("10.5.50.0/24")
 			s.Owners = append(s.Owners, Owner{old, at})
 		},
+		"a network without a device": routed,
 		"leases that cannot be right": func(s *Snapshot) {
 			for i, change := range []func(*Lease){
 				func(l *Lease) { l.Backend = "udp" }, func(l *Lease) { l.VNI = 9 },
@@ -195,6 +216,10 @@ func TestViolationsNameWhatIsWrong(t *testing.T) {
 			s.Nodes[1].Routes = append(s.Nodes[1].Routes,
 				Route{Dst: pfx("10.5.88.0/24"), Via: addr("192.168.0.1"), Link: "eth0"})
 		}, []string{"node02 has route 10.5.88.0/24 via 192.168.0.1 dev eth0"}},
+		{"kernel-holds-what-is-explained", nil, func(s *Snapshot) {
+			routed(s)
+			s.Nodes[1].Routes = s.Nodes[1].Routes[:2]
+		}, []string{"node02 lacks route 10.5.1.0/24 via 192.168.0.1 dev eth0, which subnets/10.5.1.0-24"}},
 		{"vtep-mac-agrees", nil, func(s *Snapshot) { s.Nodes[2].MAC = "02:66:66:66:66:66" },
 			[]string{"node03 has 02:66:66:66:66:66 as flannel.1", "10.5.3.0-24 publishes VtepMAC 02:00:00:00:00:03",
 				"node01 has neighbour 10.5.3.0", "node01 has fdb 02:00:00:00:00:03 dst 192.168.0.3"}},
@@ -248,12 +273,12 @@ func TestViolationsNameWhatIsWrong(t *testing.T) {
 			func(s *Snapshot) { s.Nodes[0].Agent = Agent{End: "exit status 0; its last line: bye"} },
 			[]string{"the agent on node01 has ended though nobody told it to: exit status 0; its last line: bye"}},
 		{"agent-makes-progress", nil, func(s *Snapshot) {
-			s.Join.Reactions[0].Missing = Entries("flannel.1", s.Join.Peer)[:1]
+			s.Join.Reactions[0].Missing = Entries("flannel.1", "eth0", s.Join.Peer)[:1]
 		},
 			[]string{"2s after subnets/10.5.9.0-24 of 192.168.0.9 was put into etcd node01 lacks: route " +
 				"10.5.9.0/24"}},
 		{"agent-makes-progress", nil, func(s *Snapshot) {
-			s.Join.Reactions[0].Stayed = Entries("flannel.1", s.Join.Peer)[2:]
+			s.Join.Reactions[0].Stayed = Entries("flannel.1", "eth0", s.Join.Peer)[2:]
 		}, []string{"was deleted from etcd node01 still has: fdb 02:00:00:00:00:09 dst 192.168.0.9"}},
 		{"no-panic", nil, func(s *Snapshot) { s.Nodes[0].Agent.Panics = []string{"panic: nil map"} },
 			[]string{"the agent on node01 panicked: panic: nil map"}},

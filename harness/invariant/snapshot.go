@@ -10,9 +10,11 @@ import (
 // hold.
 type Snapshot struct {
 	At time.Time
-	// Network is the overlay's, SubnetLen the length of a node's subnet, VNI the network's identifier.
+	// Network is the overlay's, SubnetLen the length of a node's subnet, Backend how packets are carried, VNI
+	// the network's identifier where that is VXLAN.
 	Network   netip.Prefix
 	SubnetLen int
+	Backend   string
 	VNI       int
 	// Hold is how long an owner's record explains kernel entries after the lease of its last renewal ended.
 	Hold   time.Duration
@@ -24,6 +26,12 @@ type Snapshot struct {
 	// Left lists what a closed world left in the sandbox.
 	Left []string
 }
+
+// The backends that the invariants know.
+const (
+	VXLAN  = "vxlan"
+	HostGW = "host-gw" // routes by way of the peers' own addresses, without a device
+)
 
 // Lease is a subnet lease in etcd.
 type Lease struct {

@@ -44,6 +44,7 @@ your word; either may be the older. A version that gives no verdict is passed ov
 	f.StringVar(&o.out, "out", filepath.Join("reports", "bisect"), "`folder` for the runs")
 	f.StringVar(&o.bin, "bin", "", "`folder` of the binaries (default: where nemesh is)")
 	o.world.addVariant(f)
+	o.world.addV2(f)
 	for _, needed := range []string{"scenario", "good", "bad", "agents"} {
 		if err := cmd.MarkFlagRequired(needed); err != nil {
 			panic(err) // the flag is declared above
@@ -74,6 +75,9 @@ func (o bisectOptions) run() error {
 	o.bin = finder.bin
 	scenario, err := o.theScenario(ctx)
 	if err != nil {
+		return err
+	}
+	if err := o.checkEtcd(ctx, all); err != nil {
 		return err
 	}
 	runs := 0
@@ -125,6 +129,20 @@ func (o bisectOptions) binaries() ([]matrix.Binary, error) {
 	return matrix.Order(paths)
 }
 
+// checkEtcd says beforehand that an agent needs another etcd, so that it is not passed over for that. What
+// else is wrong with a binary is said when it is its turn.
+func (o bisectOptions) checkEtcd(ctx context.Context, all []matrix.Binary) error {
+	var needs *needsV2Error
+	for _, b := range all {
+		world := o.world
+		world.choice = driver.Choice{Agent: b.Path}
+		if err := world.resolve(ctx, o.bin); errors.As(err, &needs) {
+			return err
+		}
+	}
+	return nil
+}
+
 // theScenario finds the one scenario that is meant.
 func (o bisectOptions) theScenario(ctx context.Context) (string, error) {
 	names, err := matrixOptions{bin: o.bin}.scenarios(ctx, []string{o.scenario})
@@ -152,16 +170,26 @@ func (o bisectOptions) ask(ctx context.Context, b matrix.Binary, scenario string
 		return matrix.Unknown, fmt.Errorf("--out: %w", err)
 	}
 	fmt.Printf("\n%s\n", b.Name())
+	if err := world.resolve(ctx, o.bin); err != nil {
+		fmt.Printf("gives no verdict: %v\n", err)
+		return matrix.Unknown, nil
+	}
+	latest := filepath.Join(reports, "latest")
+	before, _ := filepath.EvalSymlinks(latest) // of an earlier bisection, if any
 	if err := runNemesh(ctx, o.bin, reports, world, 1, 10*time.Minute, []string{scenario}); err != nil {
 		return matrix.Unknown, err
 	}
 	if ctx.Err() != nil {
 		return matrix.Unknown, fmt.Errorf("interrupted: %w", ctx.Err())
 	}
-	outcome, err := matrix.ReadRun(filepath.Join(reports, "latest"))
-	if errors.Is(err, os.ErrNotExist) {
+	run, err := filepath.EvalSymlinks(latest)
+	if errors.Is(err, os.ErrNotExist) || err == nil && run == before {
 		return matrix.Unknown, nil // it said why it could not be run
 	}
+	if err != nil {
+		return matrix.Unknown, fmt.Errorf("find the run: %w", err)
+	}
+	outcome, err := matrix.ReadRun(run)
 	if err != nil {
 		return matrix.Unknown, err
 	}

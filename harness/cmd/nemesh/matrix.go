@@ -25,10 +25,12 @@ import (
 type matrixOptions struct {
 	agents                   []string
 	backends, rules, etcdBin []string
-	out, bin                 string
-	procs                    int
-	timeout                  time.Duration
-	again                    bool
+	// every is what holds for all columns.
+	every    worldFlags
+	out, bin string
+	procs    int
+	timeout  time.Duration
+	again    bool
 }
 
 // column is one column of the table: what is run, and what the user calls it.
@@ -55,6 +57,7 @@ use --again for a fresh one. PATH is a binary, a driver file, or the word ours.`
 	f.StringSliceVar(&o.backends, "backend", nil, "backends to multiply with: vxlan, host-gw")
 	f.StringSliceVar(&o.rules, "rules", nil, "rules to multiply with: iptables, nftables")
 	f.StringSliceVar(&o.etcdBin, "etcd-bin", nil, "etcd `binaries` to multiply with")
+	o.every.addV2(f)
 	f.StringVar(&o.out, "out", filepath.Join("reports", "matrix"), "`folder` for the runs and the table")
 	f.StringVar(&o.bin, "bin", "", "`folder` of the binaries (default: where nemesh is)")
 	f.IntVar(&o.procs, "procs", 0, "how many scenarios run side by side (default: as nemesh run)")
@@ -84,6 +87,7 @@ func (o matrixOptions) columns() ([]column, error) {
 				for _, etcd := range orNone(o.etcdBin) {
 					c := column{name: name, world: worldFlags{
 						choice: driver.Choice{Agent: path}, backend: backend, rules: rules, etcdBin: etcd,
+						etcdV2Bin: o.every.etcdV2Bin,
 					}}
 					c.name += suffix(o.backends, backend) + suffix(o.rules, rules) + suffix(o.etcdBin, filepath.Base(etcd))
 					all = append(all, c)

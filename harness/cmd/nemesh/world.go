@@ -17,11 +17,13 @@ import (
 
 // worldFlags are the flags that say what is tested, and on what.
 type worldFlags struct {
-	choice   driver.Choice
-	backend  string
-	rules    string
-	etcdBin  string
-	baseline string
+	choice  driver.Choice
+	backend string
+	rules   string
+	etcdBin string
+	// etcdV2Bin takes the place of the etcd that is built in for agents that need the v2 API, and only those.
+	etcdV2Bin string
+	baseline  string
 	// name and version are those of the agent, once it has been asked.
 	name, version string
 }
@@ -70,6 +72,20 @@ func (w *worldFlags) addVariant(f *pflag.FlagSet) {
 	)
 }
 
+// addV2 declares the etcd of agents that need the v2 API, for commands that run several agents.
+func (w *worldFlags) addV2(f *pflag.FlagSet) {
+	f.StringVar(&w.etcdV2Bin, "etcd-v2-bin", "", "an etcd `binary` (3.4 or 3.5) for those agents only that speak "+
+		"etcd's v2 API, such as flannel before v0.18")
+}
+
+// needsV2Error says that an agent cannot do with the etcd that is built in.
+type needsV2Error struct{ agent string }
+
+func (e *needsV2Error) Error() string {
+	return e.agent + " speaks etcd's v2 API, which the etcd that is built in does not have: bring an etcd 3.4 or " +
+		"3.5 with --etcd-bin (or, where several agents are run, --etcd-v2-bin)"
+}
+
 // resolve makes paths absolute, opens the driver, checks it, and asks the agent for its version.
 func (w *worldFlags) resolve(ctx context.Context, bin string) error {
 	var err error
@@ -82,12 +98,15 @@ func (w *worldFlags) resolve(ctx context.Context, bin string) error {
 	if w.rules != "" && w.rules != "iptables" && w.rules != harness.RulesNFTables {
 		return fmt.Errorf("--rules %s: it is iptables or %s", w.rules, harness.RulesNFTables)
 	}
-	if w.etcdBin != "" {
-		if w.etcdBin, err = filepath.Abs(w.etcdBin); err == nil {
-			_, err = os.Stat(w.etcdBin)
+	for flag, path := range map[string]*string{"--etcd-bin": &w.etcdBin, "--etcd-v2-bin": &w.etcdV2Bin} {
+		if *path == "" {
+			continue
+		}
+		if *path, err = filepath.Abs(*path); err == nil {
+			_, err = os.Stat(*path)
 		}
 		if err != nil {
-			return fmt.Errorf("--etcd-bin: %w", err)
+			return fmt.Errorf("%s: %w", flag, err)
 		}
 	}
 	if w.baseline != "" && w.baseline != "none" {
@@ -103,11 +122,10 @@ func (w *worldFlags) resolve(ctx context.Context, bin string) error {
 		return err
 	}
 	if driver.Lacks(d, driver.FeatureEtcdV3) != nil && w.etcdBin == "" {
-		return fmt.Errorf(
-			"%s speaks etcd's v2 API, which the etcd that is built in does not have: bring an etcd 3.4 or "+
-				"3.5 with --etcd-bin",
-			w.choice.Agent,
-		)
+		if w.etcdV2Bin == "" {
+			return &needsV2Error{agent: w.choice.Agent}
+		}
+		w.etcdBin = w.etcdV2Bin
 	}
 	w.name = d.Name()
 	w.version, err = driver.VersionOf(ctx, d)
