@@ -243,6 +243,23 @@ func TestOneCursorForAll(t *testing.T) {
 	b.quiet()
 }
 
+// What is drawn on the timeline and read in the output, as the page's own functions say.
+func TestSignsAndLines(t *testing.T) {
+	b := open(t, page(t, load(t, synthetic(t, 1, 1, 1))))
+	for expression, want := range map[string]string{
+		`N.stepGroups([0, 5, 9, 100, 130], 16).map(g => [g.x, g.first, g.last])`: `[[0,1,3],[100,4,4],[130,5,5]]`,
+		`N.logLine('time=1 level=WARN err="x"')`:                                 `{"text":"level=WARN err=\"x\"","level":"WARN"}`,
+		`N.logLine('{"level":"info","ts":"1","msg":"ready","n":2}')`:             `{"text":"info ready n=2","level":"info"}`,
+		`N.logLine('{half')`:     `{"text":"{half","level":"info"}`,
+		`N.logLine('panic: no')`: `{"text":"panic: no","level":"error"}`,
+	} {
+		if got := eval[string](b, "JSON.stringify("+expression+")"); got != want {
+			t.Errorf("%s is %s, want %s", expression, got, want)
+		}
+	}
+	b.quiet()
+}
+
 // The second is one of processor time, so that what else the machine does is not measured.
 func TestSixtyScenariosOpenInASecond(t *testing.T) {
 	file := page(t, load(t, synthetic(t, 60, 10, 200)))
