@@ -247,7 +247,7 @@ func TestOneCursorForAll(t *testing.T) {
 func TestSignsAndLines(t *testing.T) {
 	b := open(t, page(t, load(t, synthetic(t, 1, 1, 1))))
 	for _, c := range [][2]string{
-		{"N.stepGroups([0, 5, 9, 100, 130], 16).map(g => [g.x, g.first, g.last])", "[[0,1,3],[100,4,4],[130,5,5]]"},
+		{"N.stepGroups([0, 5, 9, 99, 130], 16).map(g => [g.x, g.first, g.last])", "[[0,1,3],[99,4,4],[130,5,5]]"},
 		{`N.logLine('time=1 level=WARN err="x"')`, `{"text":"level=WARN err=\"x\"","level":"WARN"}`},
 		{`N.logLine('{"level":"info","ts":"1","msg":"on","n":2}')`, `{"text":"info on n=2","level":"info"}`},
 		{"N.logLine('{half')", `{"text":"{half","level":"info"}`},
