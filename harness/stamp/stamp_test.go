@@ -32,7 +32,10 @@ func TestOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The kernel's clock and Go's are the same; the margin is for their being read apart.
-	if at := stamp.Of(control[:n]); at.Before(before.Add(-time.Millisecond)) || at.After(after.Add(time.Millisecond)) {
+	if at := stamp.Of(
+		control[:n],
+	); at.Before(before.Add(-time.Millisecond)) ||
+		at.After(after.Add(time.Millisecond)) {
 		t.Errorf("stamped %s after it was sent, read %s after", at.Sub(before), time.Since(before))
 	}
 	if at := stamp.Of(nil); time.Since(at) > time.Minute || at.IsZero() {

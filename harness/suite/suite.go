@@ -39,7 +39,7 @@ type Suite struct {
 	failed   map[*harness.Cluster]bool
 	counted  map[*harness.Cluster]counted // at the end of the spec before, of open clusters
 	died     []string                     // where packets of the running spec died
-	active   []string                     // what was broken when the running spec failed, before clean-up healed it
+	active   []string                     // what was broken when the running spec failed
 }
 
 // New opens the record, and has Ginkgo report each spec to it. It must be called while the tree of specs is

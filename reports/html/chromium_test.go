@@ -243,6 +243,23 @@ func TestOneCursorForAll(t *testing.T) {
 	b.quiet()
 }
 
+// What is drawn on the timeline and read in the output, as the page's own functions say.
+func TestSignsAndLines(t *testing.T) {
+	b := open(t, page(t, load(t, synthetic(t, 1, 1, 1))))
+	for _, c := range [][2]string{
+		{"N.stepGroups([0, 5, 9, 99, 130], 16).map(g => [g.x, g.first, g.last])", "[[0,1,3],[99,4,4],[130,5,5]]"},
+		{`N.logLine('time=1 level=WARN err="x"')`, `{"text":"level=WARN err=\"x\"","level":"WARN"}`},
+		{`N.logLine('{"level":"info","ts":"1","msg":"on","n":2}')`, `{"text":"info on n=2","level":"info"}`},
+		{"N.logLine('{half')", `{"text":"{half","level":"info"}`},
+		{"N.logLine('panic: no')", `{"text":"panic: no","level":"error"}`},
+	} {
+		if got := eval[string](b, "JSON.stringify("+c[0]+")"); got != c[1] {
+			t.Errorf("%s is %s, want %s", c[0], got, c[1])
+		}
+	}
+	b.quiet()
+}
+
 // The second is one of processor time, so that what else the machine does is not measured.
 func TestSixtyScenariosOpenInASecond(t *testing.T) {
 	file := page(t, load(t, synthetic(t, 60, 10, 200)))
@@ -317,7 +334,7 @@ func TestPictures(t *testing.T) {
 	}
 	b.show("", "light", views["scenario"], 1280, 1000, 1.5) // the README's
 	b.picture("readme", false)
-	b.do(chromedp.Evaluate(`document.querySelector(".log")?.scrollIntoView({block: "center"})`, nil),
+	b.do(chromedp.Evaluate(`document.querySelector(".log")?.scrollIntoView({block: "end"})`, nil),
 		painted())
 	b.picture("output", false)
 	b.quiet()

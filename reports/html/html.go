@@ -159,7 +159,13 @@ func stateOf(s *record.Scenario) string {
 func class(state string) string { return strings.ReplaceAll(state, " ", "-") }
 
 func describe(o *record.Outcome) page {
-	p := page{Title: "nemesh", Run: o.Run, Contradictions: o.Recheck(), Cut: text.Ends(o), Agents: text.Agents(o)}
+	p := page{
+		Title:          "nemesh",
+		Run:            o.Run,
+		Contradictions: o.Recheck(),
+		Cut:            text.Ends(o),
+		Agents:         text.Agents(o),
+	}
 	p.Summary = strings.TrimSpace(text.Style{}.Summary(o))
 	if o.Run != nil {
 		p.When = o.Run.Started.Format("2 January 2006, 15:04:05 MST")

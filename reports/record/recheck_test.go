@@ -110,7 +110,10 @@ func TestSentence(t *testing.T) {
 
 // Scenarios that share a cluster each count their own time; what none counts is a contradiction.
 func TestRecheckOfASharedCluster(t *testing.T) {
-	for first, want := range map[uint64]string{50: "", 49: "whose scenarios count 199 of 400 echoes lost together"} {
+	for first, want := range map[uint64]string{
+		50: "",
+		49: "whose scenarios count 199 of 400 echoes lost together",
+	} {
 		events := sound()
 		events[9].Verdict.Sent, events[9].Verdict.Lost = 300, 150
 		o := &record.Outcome{}

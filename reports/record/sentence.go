@@ -39,7 +39,7 @@ const (
 // a value stands indented below, behind its type.
 var (
 	expects  = regexp.MustCompile(`^Expected( success, but got an error:)?$|^Unexpected error:$`)
-	typed    = regexp.MustCompile(`^\s*<([^|>]*)(?:\| *(?:len:(\d+), cap:\d+|0x[0-9a-f]+|len:(\d+)))?>:\s*(.*)$`)
+	typed    = regexp.MustCompile(`^\s*<([^|>]*)(?:\| *(?:len:(\d+)(?:, cap:\d+)?|0x[0-9a-f]+))?>:\s*(.*)$`)
 	timedOut = regexp.MustCompile(`^(?:Timed out|Failed) after ([0-9.]+)s\.$`)
 	within   = regexp.MustCompile(`^The function passed to \S+ failed at .* with:$`)
 )
@@ -103,14 +103,14 @@ func short(lines []string) string {
 		return clip(strings.Join(strings.Fields(strings.Join(lines, " ")), " "))
 	}
 	if strings.Contains(strings.ToLower(m[1]), "err") { // the text, before the fields of the error in braces
-		for _, l := range append([]string{m[4]}, lines[1:]...) {
+		for _, l := range append([]string{m[3]}, lines[1:]...) {
 			if l = strings.TrimSpace(l); l != "" {
 				return l
 			}
 		}
 	}
-	whole := strings.Join(strings.Fields(m[4]+" "+strings.Join(lines[1:], " ")), " ")
-	n := m[2] + m[3]
+	whole := strings.Join(strings.Fields(m[3]+" "+strings.Join(lines[1:], " ")), " ")
+	n := m[2]
 	if len([]rune(whole)) > maxValue && n != "" {
 		return n + " values"
 	}

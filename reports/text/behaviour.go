@@ -34,8 +34,10 @@ func Behaviour(o *record.Outcome) string {
 	}
 	rows, never := behaviourRows(o)
 	if rows == "" {
-		b.WriteString("Nothing was measured: no scenario of this run that counts broke anything. Skipped ones do\n" +
-			"not count, nor those that gave the agent a historic defect or could not prove their faults.\n")
+		b.WriteString(
+			"Nothing was measured: no scenario of this run that counts broke anything. Skipped ones do\n" +
+				"not count, nor those that gave the agent a historic defect or could not prove their faults.\n",
+		)
 		return b.String()
 	}
 	b.WriteString(
