@@ -162,7 +162,7 @@ func (o *Options) define(f *flag.FlagSet) *[]string {
 	f.DurationVar(
 		&o.EtcdCheck,
 		"etcd-check",
-		5*time.Second,
+		4*time.Second,
 		"time between two looks whether etcd still answers",
 	)
 	f.DurationVar(&o.Grace, "start-grace", 2*time.Second, "how long to wait for etcd before starting as saved")
