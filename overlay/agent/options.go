@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -162,7 +163,7 @@ func (o *Options) define(f *flag.FlagSet) *[]string {
 	f.DurationVar(
 		&o.EtcdCheck,
 		"etcd-check",
-		5*time.Second,
+		4*time.Second,
 		"time between two looks whether etcd still answers",
 	)
 	f.DurationVar(&o.Grace, "start-grace", 2*time.Second, "how long to wait for etcd before starting as saved")
@@ -214,6 +215,14 @@ func (o *Options) validate() error {
 	}
 	if o.LeaseTTL < time.Second {
 		refuse("--lease-ttl %s: etcd's leases live a second at least", o.LeaseTTL)
+	}
+	if o.RenewMargin < 1 || o.RenewMargin > 1439 {
+		refuse("--subnet-lease-renew-margin %d: 1 to 1439 minutes, as flannel's", o.RenewMargin)
+	}
+	for _, pattern := range o.IfacePatterns {
+		if _, err := regexp.Compile(pattern); err != nil {
+			refuse("--iface-regex %q: %w", pattern, err)
+		}
 	}
 	if o.IPTablesResync != 0 {
 		o.Resync = time.Duration(o.IPTablesResync) * time.Second

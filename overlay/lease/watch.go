@@ -117,8 +117,15 @@ func (w *Watcher) once(ctx context.Context, changed func(View)) error {
 	background.Go(func() { w.watchConnection(ctx, cancel) })
 	background.Go(func() { w.watchRevision(ctx, cancel, latest) })
 
-	events := w.store.client.Watch(ctx, w.store.root(), clientv3.WithPrefix(), clientv3.WithRev(revision+1))
+	heard := make(chan struct{}, 1)
+	background.Go(func() { w.watchStream(ctx, cancel, heard) }) // Watch does not return before etcd answers
+	events := w.store.client.Watch(ctx, w.store.root(), clientv3.WithPrefix(), clientv3.WithRev(revision+1),
+		clientv3.WithCreatedNotify())
 	for resp := range events {
+		select {
+		case heard <- struct{}{}:
+		default:
+		}
 		if err := resp.Err(); err != nil {
 			if errors.Is(err, rpctypes.ErrCompacted) {
 				return fmt.Errorf("%w: the watch fell behind a compaction", errRelist)
@@ -208,6 +215,40 @@ func (w *Watcher) watchRevision(ctx context.Context, relist context.CancelCauseF
 			return
 		}
 		w.note(nil)
+	}
+}
+
+// watchStream asks over the watch itself for a sign of life now and then. A client takes its endpoints in
+// turn, so what another endpoint answers says nothing about the one that the watch is on, which may have been
+// stopped with its connections open.
+func (w *Watcher) watchStream(ctx context.Context, relist context.CancelCauseFunc, heard <-chan struct{}) {
+	tick := time.NewTicker(w.check)
+	defer tick.Stop()
+	for {
+		select { // the first is that the watch stands
+		case <-ctx.Done():
+			return
+		case <-heard:
+		case <-time.After(w.timeout):
+			relist(fmt.Errorf("%w: the endpoint that the watch is on has gone silent", errRelist))
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		select {
+		case <-heard:
+		default:
+		}
+		ask, done := context.WithTimeout(ctx, w.timeout)
+		err := w.store.client.RequestProgress(ask)
+		done()
+		if err != nil && ctx.Err() == nil {
+			relist(fmt.Errorf("%w: ask over the watch for a sign of life: %w", errRelist, err))
+			return
+		}
 	}
 }
 
