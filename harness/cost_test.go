@@ -16,10 +16,11 @@ import (
 	"github.com/nemesh/nemesh/harness/observe"
 )
 
-// BenchmarkCost measures agents: N started at once until every node has a route, a neighbour and a forwarding
-// entry for all others (all-s), one more until all others know it (join-s), and for each agent the CPU time
-// with its children (cpu-s), the memory (MB) and the CPU time of an idle second (idle-ms). Another agent than
-// the overlay's own is named in NEMESH_AGENT, and agents that died of a lost race are counted (died).
+// BenchmarkCost measures agents: N started at once until every node has a route, a neighbour and a
+// forwarding entry for all others (all-s), one more until all others know it (join-s), and for each agent
+// the CPU time with its children (cpu-s), the memory (MB) and the CPU time of an idle second (idle-ms).
+// Another agent than the overlay's own is named in NEMESH_AGENT, and agents that died of a lost race are
+// counted (died).
 func BenchmarkCost(b *testing.B) {
 	for _, n := range []int{10, 30, 50} {
 		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
@@ -94,8 +95,9 @@ func launch(ctx context.Context, b *testing.B, c *harness.Cluster, nodes []strin
 
 // untilKnown waits until each node has entries for all its peers. It looks seldom, since looking costs time
 // that the agents need. Agents that end are started again, as a supervisor would, and counted.
-func untilKnown(ctx context.Context, b *testing.B, c *harness.Cluster, nodes []string, peers int) (died int) {
+func untilKnown(ctx context.Context, b *testing.B, c *harness.Cluster, nodes []string, peers int) int {
 	b.Helper()
+	died := 0
 	deadline := time.Now().Add(2 * time.Minute)
 	for _, name := range nodes {
 		for {

@@ -134,8 +134,8 @@ func (c *Cluster) Snapshot(ctx context.Context) (invariant.Snapshot, error) {
 
 func (c *Cluster) snapshot(ctx context.Context, client *clientv3.Client) (invariant.Snapshot, error) {
 	s := invariant.Snapshot{
-		Network: c.opts.Network, SubnetLen: c.opts.SubnetLen, Backend: c.opts.Backend, VNI: c.opts.VNI, Hold: c.opts.PeerHold,
-		Nodes: make([]invariant.Node, len(c.nodes)),
+		Network: c.opts.Network, SubnetLen: c.opts.SubnetLen, Backend: c.opts.Backend, VNI: c.opts.VNI,
+		Hold: c.opts.PeerHold, Nodes: make([]invariant.Node, len(c.nodes)),
 	}
 	if s.Hold == 0 {
 		s.Hold = 24 * time.Hour // the agent's own default

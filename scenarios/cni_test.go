@@ -37,8 +37,8 @@ func reservations(c *harness.Cluster, name string) string {
 	return filepath.Join("/var/lib/cni/networks", list.Name)
 }
 
-// saysOurs states, beside the words that any plugin must find, those of this repository's where pods are made
-// with it.
+// saysOurs states, beside the words that any plugin must find, those of this repository's where pods are
+// made with it.
 func saysOurs(c *harness.Cluster, name, words string) types.GomegaMatcher {
 	GinkgoHelper()
 	n, err := c.Node(name)

@@ -202,7 +202,7 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 		func(ctx SpecContext, what string, do func(*node.Machine, netlink.Link) error) {
 			c := running(ctx, harness.Options{IPv6: true})
 			before := plane6(c, "node02")
-			Expect(before).To(HaveLen(3*(len(c.Nodes())-1)), "a route, a neighbour and a forwarding entry for each peer")
+			Expect(before).To(HaveLen(3*(len(c.Nodes())-1)), "a route, a neighbour, a forwarding entry for each")
 			for _, line := range before {
 				Expect(line).To(Or(HavePrefix("route"), HaveSuffix("PERMANENT")))
 			}
@@ -299,8 +299,8 @@ func neighbours6(m *node.Machine, link netlink.Link, family int) []netlink.Neigh
 	return slices.DeleteFunc(all, func(n netlink.Neigh) bool { return n.State&netlink.NUD_NOARP != 0 })
 }
 
-// plane6 lists what leads to the peers over IPv6: a route, a neighbour and a forwarding entry for each. It is
-// empty while the device is gone.
+// plane6 lists what leads to the peers over IPv6: a route, a neighbour and a forwarding entry for each. It
+// is empty while the device is gone.
 func plane6(c *harness.Cluster, name string) []string {
 	GinkgoHelper()
 	m, err := c.Machine(name)

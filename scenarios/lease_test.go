@@ -39,8 +39,8 @@ func waiveMoved(c *harness.Cluster) {
 	suite.Waive(c, "cni0-equals-subnet", "the bridge changes with the next pod")
 }
 
-// expire waits until etcd has ended a node's lease. Where the time to live cannot be chosen the lease is revoked,
-// which etcd's watchers cannot tell apart.
+// expire waits until etcd has ended a node's lease. Where the time to live cannot be chosen the lease is
+// revoked, which etcd's watchers cannot tell apart.
 func expire(ctx context.Context, c *harness.Cluster, name string) {
 	GinkgoHelper()
 	if driver.Lacks(c.Options().Agent, driver.FeatureLeaseTTL) != nil {

@@ -58,8 +58,8 @@ func ours(defects ...string) driver.Driver {
 	return d
 }
 
-// withDefect is the agent under test where it is of a version that has the historic defect for real, and this
-// repository's with the defect otherwise.
+// withDefect is the agent under test where it is of a version that has the historic defect for real, and
+// this repository's with the defect otherwise.
 func withDefect(name string) driver.Driver {
 	GinkgoHelper()
 	if d := ours(); driver.HasDefect(d, name) {

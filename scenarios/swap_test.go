@@ -137,9 +137,9 @@ func bothAgents() (mine driver.Ours, theirs driver.Flannel) {
 	return mine, theirs
 }
 
-// killFlannel ends a node's flanneld, if that is what runs there, as kill -9 does. Told to end by SIGTERM it may
-// first take the routes of all its peers away, or not end at all (docs/findings.md), which would be counted
-// against whoever takes its place.
+// killFlannel ends a node's flanneld, if that is what runs there, as kill -9 does. Told to end by SIGTERM it
+// may first take the routes of all its peers away, or not end at all (docs/findings.md), which would be
+// counted against whoever takes its place.
 func killFlannel(ctx context.Context, c *harness.Cluster, name string) {
 	GinkgoHelper()
 	agent, err := c.Agent(name)

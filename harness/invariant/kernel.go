@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Entries returns the entries that a peer's lease explains on a device or, where the backend has none, on the
-// uplink, as lines.
+// Entries returns the entries that a peer's lease explains on a device or, where the backend has none, on
+// the uplink, as lines.
 func Entries(device, uplink string, peer Lease) []string {
 	at := peer.Subnet.Addr()
 	if peer.Backend == HostGW {

@@ -102,8 +102,8 @@ func NewMesh(opts Options) *Mesh {
 	_, _ = rand.Read(raw[:]) // never fails (crypto/rand)
 	ctx, stop := context.WithCancel(context.Background())
 	m := &Mesh{
-		opts: opts, nonce: binary.BigEndian.Uint64(raw[:]), stop: stop, wake: make(chan struct{}, 1), endpoints: map[string]*endpoint{},
-		byID: map[uint32]*pair{}, errors: map[errorKey]*ICMPError{},
+		opts: opts, nonce: binary.BigEndian.Uint64(raw[:]), stop: stop, wake: make(chan struct{}, 1),
+		endpoints: map[string]*endpoint{}, byID: map[uint32]*pair{}, errors: map[errorKey]*ICMPError{},
 	}
 	m.done.Go(func() { m.send(ctx) })
 	return m
@@ -197,8 +197,8 @@ func (m *Mesh) Stop(from, to string) {
 	}
 }
 
-// send is the one goroutine that sends. It wakes when an echo is due, for all that are due within a grain, and
-// sleeps while there is nothing to send or to decide.
+// send is the one goroutine that sends. It wakes when an echo is due, for all that are due within a grain,
+// and sleeps while there is nothing to send or to decide.
 func (m *Mesh) send(ctx context.Context) {
 	grain := min(2*time.Millisecond, m.opts.Interval/4)
 	timer := time.NewTimer(time.Hour)

@@ -8,8 +8,8 @@ import (
 )
 
 // reported returns what the file of a scenario says was reported: the comment in front of the innermost call
-// around a line, such as It or DescribeTable, that has one, else the comment that follows the package clause.
-// It is "" when the file is not there to be read, as when the suite was built elsewhere.
+// around a line, such as It or DescribeTable, that has one, else the comment that follows the package
+// clause. It is "" when the file is not there to be read, as when the suite was built elsewhere.
 func reported(file string, line int) string {
 	set := token.NewFileSet()
 	parsed, err := parser.ParseFile(set, file, nil, parser.ParseComments)
@@ -20,7 +20,8 @@ func reported(file string, line int) string {
 	for _, c := range parsed.Comments {
 		text := strings.TrimSpace(c.Text())
 		endingAt[set.Position(c.End()).Line] = text
-		if top == "" && c.Pos() > parsed.Name.End() && (len(parsed.Imports) == 0 || c.End() < parsed.Imports[0].Pos()) {
+		if top == "" && c.Pos() > parsed.Name.End() &&
+			(len(parsed.Imports) == 0 || c.End() < parsed.Imports[0].Pos()) {
 			top = text
 		}
 	}

@@ -35,8 +35,8 @@ func plainEtcd(tb testing.TB, port string) string {
 	return client.Host
 }
 
-// endpoint passes connections on to etcd until it is silenced: then they stay open, what is sent is taken, and
-// nothing comes back, as from a server that was stopped (SIGSTOP).
+// endpoint passes connections on to etcd until it is silenced: then they stay open, what is sent is taken,
+// and nothing comes back, as from a server that was stopped (SIGSTOP).
 type endpoint struct {
 	url    string
 	silent chan struct{}
@@ -97,9 +97,9 @@ func (e *endpoint) pass(from, to net.Conn) {
 	}
 }
 
-// TestEndpointThatGoesSilentIsNoticedWithDefaultTimers silences endpoints that the agent is connected to. With
-// one left, what changes in etcd must be heard within ten seconds, whichever the watch was on; with none left,
-// that must be known as soon.
+// TestEndpointThatGoesSilentIsNoticedWithDefaultTimers silences endpoints that the agent is connected to.
+// With one left, what changes in etcd must be heard within ten seconds, whichever the watch was on; with
+// none left, that must be known as soon.
 func TestEndpointThatGoesSilentIsNoticedWithDefaultTimers(t *testing.T) {
 	const promise = 10 * time.Second
 	address := plainEtcd(t, "2391")
@@ -117,8 +117,8 @@ func TestEndpointThatGoesSilentIsNoticedWithDefaultTimers(t *testing.T) {
 			must(t, err)
 			defer client.Close()
 			ctx, stop := context.WithCancel(t.Context())
-			watcher := lease.NewWatcher(lease.NewStore(client, o.EtcdPrefix, slog.New(slog.NewTextHandler(t.Output(), nil))),
-				o.EtcdCheck, o.EtcdTimeout)
+			log := slog.New(slog.NewTextHandler(t.Output(), nil))
+			watcher := lease.NewWatcher(lease.NewStore(client, o.EtcdPrefix, log), o.EtcdCheck, o.EtcdTimeout)
 			views, done := make(chan lease.View, 100), make(chan struct{})
 			go func() {
 				watcher.Run(ctx, func(v lease.View) { views <- v })

@@ -70,7 +70,7 @@ func (a *Agent) settle(up plan.Uplink) plan.Uplink {
 	case now == a.lost:
 		return up
 	case now != "":
-		a.log.Warn("the uplink has lost its address of "+now+"; device and lease stay as they are until it has one",
+		a.log.Warn("the uplink has lost its address of "+now+"; device and lease stay until it has one",
 			"uplink", up.Name)
 		a.lost = now
 	default:

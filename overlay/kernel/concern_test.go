@@ -101,7 +101,9 @@ func TestWhatAnEventConcerns(t *testing.T) {
 		"the device's MTU": {func(h host, _ plan.State) error {
 			return h.nl.LinkSetMTU(h.link("flannel.1"), 1300)
 		}, concern{parts: allParts}},
-		"the uplink down": {func(h host, _ plan.State) error { return h.nl.LinkSetDown(h.link("eth0")) }, everything},
+		"the uplink down": {func(h host, _ plan.State) error {
+			return h.nl.LinkSetDown(h.link("eth0"))
+		}, everything},
 		"an address on the device": {func(h host, _ plan.State) error {
 			return h.nl.AddrAdd(h.link("flannel.1"), &netlink.Addr{IPNet: cidr("10.5.77.0/32")})
 		}, concern{parts: allParts}},

@@ -155,8 +155,8 @@ func (p *pass) addresses(links map[string]netlink.Link) {
 	}
 }
 
-// addressEntry has an IPv6 address used at once: in a tunnel without multicast nobody could answer the search
-// for duplicates (RFC 4862), and for a second no packet would leave by it.
+// addressEntry has an IPv6 address used at once: in a tunnel without multicast nobody could answer the
+// search for duplicates (RFC 4862), and for a second no packet would leave by it.
 func addressEntry(p netip.Prefix) *netlink.Addr {
 	a := &netlink.Addr{IPNet: toIPNet(p)}
 	if p.Addr().Is6() {

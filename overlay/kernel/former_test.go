@@ -43,9 +43,9 @@ func TestRoutesOfAFormerNetworkOnTheUplinkAreCleared(t *testing.T) {
 	twice := add("10.5.3.0/24", "192.168.0.3", nil) // and once more with a metric, by somebody else
 	foreign := []string{
 		add("10.5.9.0/24", "192.168.0.2", nil),                                        // no lease explains it
-		add("10.5.2.128/25", "192.168.0.2", nil),                                      // nor a part of one's subnet
+		add("10.5.2.128/25", "192.168.0.2", nil),                                      // nor a part of one
 		add("10.5.4.0/24", "192.168.0.44", nil),                                       // by another gateway
-		add("10.5.5.0/24", "192.168.0.5", func(r *netlink.Route) { r.Protocol = 4 }),  // an administrator's (static)
+		add("10.5.5.0/24", "192.168.0.5", func(r *netlink.Route) { r.Protocol = 4 }),  // static
 		add("10.5.3.0/24", "192.168.0.3", func(r *netlink.Route) { r.Priority = 77 }), // with a metric
 		add("10.7.2.0/24", "192.168.0.2", nil),                                        // no network of the node's
 	}

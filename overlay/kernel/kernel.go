@@ -203,8 +203,8 @@ func (r *Reconciler) report(changes []Change, err error) {
 	}
 }
 
-// Apply compares everything once and repairs what differs. It goes on after an error, since half a data plane
-// carries more than none, and returns all errors joined.
+// Apply compares everything once and repairs what differs. It goes on after an error, since half a data
+// plane carries more than none, and returns all errors joined.
 func (r *Reconciler) Apply(ctx context.Context) ([]Change, error) { return r.compare(ctx, allParts) }
 
 // compare is Apply for some parts.

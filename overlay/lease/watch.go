@@ -219,8 +219,8 @@ func (w *Watcher) watchRevision(ctx context.Context, relist context.CancelCauseF
 }
 
 // watchStream asks over the watch itself for a sign of life now and then. A client takes its endpoints in
-// turn, so what another endpoint answers says nothing about the one that the watch is on, which may have been
-// stopped with its connections open.
+// turn, so what another endpoint answers says nothing about the one that the watch is on, which may have
+// been stopped with its connections open.
 func (w *Watcher) watchStream(ctx context.Context, relist context.CancelCauseFunc, heard <-chan struct{}) {
 	tick := time.NewTicker(w.check)
 	defer tick.Stop()

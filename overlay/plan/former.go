@@ -16,7 +16,7 @@ type Gateway struct {
 
 // Compare orders gateways by destination, then by address.
 func (g Gateway) Compare(o Gateway) int {
-	return cmp.Or(g.Dst.Addr().Compare(o.Dst.Addr()), cmp.Compare(g.Dst.Bits(), o.Dst.Bits()), g.Via.Compare(o.Via))
+	return cmp.Or(g.Dst.Compare(o.Dst), g.Via.Compare(o.Via))
 }
 
 // FormerDevice is a VXLAN device that the node has made under another configuration. One that differs in

@@ -94,6 +94,9 @@ func TestUntrustedLeasesAreLeftOutAndNoOtherWithThem(t *testing.T) {
 		change(&l)
 		return l
 	}
+	vtep := func(hw lease.MAC) lease.Lease {
+		return other(func(l *leased) { l.Attrs.BackendData.VtepMAC = hw })
+	}
 	for reason, bad := range map[string]lease.Lease{
 		"its backend is \"host-gw\"": other(func(l *leased) { l.Attrs.BackendType = "host-gw" }),
 		"outside the network":        other(func(l *leased) { l.Subnet.V4 = prefix("10.6.0.0/24") }),
@@ -108,10 +111,10 @@ func TestUntrustedLeasesAreLeftOutAndNoOtherWithThem(t *testing.T) {
 		"public address :: is no node's":      other(func(l *leased) { l.Attrs.PublicIPv6 = addr("::") }),
 		"is no node's":                        other(func(l *leased) { l.Attrs.PublicIP = addr("224.0.0.1") }),
 		"names no VTEP":                       other(func(l *leased) { l.Attrs.BackendData = nil }),
-		"VTEP MAC 00:00:00:00:00:00":          other(func(l *leased) { l.Attrs.BackendData.VtepMAC = lease.MAC{} }),
-		"VTEP MAC 01:00:5e:00:00:01":          other(func(l *leased) { l.Attrs.BackendData.VtepMAC = group }),
-		"is this node's own":                  other(func(l *leased) { l.Attrs.BackendData.VtepMAC = mac(t, two+"01") }),
-		"is that of 192.168.0.2":              other(func(l *leased) { l.Attrs.BackendData.VtepMAC = mac(t, two+"02") }),
+		"VTEP MAC 00:00:00:00:00:00":          vtep(lease.MAC{}),
+		"VTEP MAC 01:00:5e:00:00:01":          vtep(group),
+		"is this node's own":                  vtep(mac(t, two+"01")),
+		"is that of 192.168.0.2":              vtep(mac(t, two+"02")),
 		"its VNI is 9":                        other(func(l *leased) { l.Attrs.BackendData.VNI = 9 }),
 	} {
 		in := input(t, good, bad)

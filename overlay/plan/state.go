@@ -15,8 +15,8 @@ type State struct {
 	Networks []netip.Prefix
 	// Former are networks that this node had a subnet of before: what is left inside them is cleared.
 	Former []netip.Prefix
-	// FormerRoutes are routes over the uplink to peers of a former network, and FormerDevices devices of a former
-	// configuration: they are removed unless they are wanted.
+	// FormerRoutes are routes over the uplink to peers of a former network, and FormerDevices devices of a
+	// former configuration: they are removed unless they are wanted.
 	FormerRoutes  []Gateway
 	FormerDevices []FormerDevice
 	// Uplink is the link to the other nodes, on which the overlay may hold routes to Networks.

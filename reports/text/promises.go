@@ -55,8 +55,8 @@ func FaultID(name string) string {
 	return ""
 }
 
-// promises is the table, compiled once. The names are those of package fault, whose catalogue a test compares
-// with it.
+// promises is the table, compiled once. The names are those of package fault, whose catalogue a test
+// compares with it.
 var promises = sync.OnceValue(func() []promise {
 	return slices.Concat(promisesOfEtcd(), promisesOfNodes(), promisesOfKernels(), promisesOfDisks())
 })

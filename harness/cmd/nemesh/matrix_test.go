@@ -83,7 +83,8 @@ func TestEtcdOfOldAgents(t *testing.T) {
 		}
 		return path
 	}
-	for _, name := range []string{"overlayd", "overlay-cni", "bridge", "host-local", "iptables", "iptables-restore"} {
+	names := []string{"overlayd", "overlay-cni", "bridge", "host-local", "iptables", "iptables-restore"}
+	for _, name := range names {
 		executable(name, "v0.0.0")
 	}
 	t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))

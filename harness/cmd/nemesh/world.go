@@ -74,15 +74,16 @@ func (w *worldFlags) addVariant(f *pflag.FlagSet) {
 
 // addV2 declares the etcd of agents that need the v2 API, for commands that run several agents.
 func (w *worldFlags) addV2(f *pflag.FlagSet) {
-	f.StringVar(&w.etcdV2Bin, "etcd-v2-bin", "", "an etcd `binary` (3.4 or 3.5) for those agents only that speak "+
-		"etcd's v2 API, such as flannel before v0.18")
+	const v2 = "an etcd `binary` (3.4 or 3.5) for those agents only that speak etcd's v2 API, " +
+		"such as flannel before v0.18"
+	f.StringVar(&w.etcdV2Bin, "etcd-v2-bin", "", v2)
 }
 
 // needsV2Error says that an agent cannot do with the etcd that is built in.
 type needsV2Error struct{ agent string }
 
 func (e *needsV2Error) Error() string {
-	return e.agent + " speaks etcd's v2 API, which the etcd that is built in does not have: bring an etcd 3.4 or " +
+	return e.agent + " speaks etcd's v2 API, which the etcd that is built in does not have: bring an etcd " +
 		"3.5 with --etcd-bin (or, where several agents are run, --etcd-v2-bin)"
 }
 
