@@ -171,7 +171,7 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 				fault.UplinkReaddressed{Node: "node02", Addr: prefix("192.168.200.222/24")})
 			_, err := c.HealOne(ctx, fault.AgentStop{Node: "node02"})
 			Expect(err).NotTo(HaveOccurred())
-			Eventually(ctx, c.Leases).WithContext(ctx).Should(And(HaveLen(len(c.Nodes())),
+			Eventually(ctx, c.Leases).Should(And(HaveLen(len(c.Nodes())),
 				ContainElement(And(HaveField("Key", before[1]), HaveField("PublicIP.String()", "192.168.200.222")))))
 			Expect(subnets(c)).To(Equal(before))
 			expectFreshPods(ctx, c, "fresh")
