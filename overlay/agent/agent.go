@@ -51,8 +51,10 @@ type Agent struct {
 	mixed   bool           // some nodes have both families and others may have one
 	former  []netip.Prefix // networks that this node had a subnet of before
 	state   saved
-	stored  []byte // the state as it was written last
-	unsaved bool   // the state may have changed since
+	stored  []byte     // the state as it was written last
+	unsaved bool       // the state may have changed since
+	shown   lease.View // as published last, which is what is saved
+	asShown []byte     // raw as of then
 	own     lease.Lease
 	view    lease.View
 	kept    []lease.Owner // peers that a rewound etcd has forgotten
@@ -161,7 +163,7 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 		again := false // try again soon
 		select {
 		case <-ctx.Done():
-			a.save()
+			a.save(ctx)
 			return nil
 		case err := <-a.failed:
 			return err
@@ -181,7 +183,7 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 		case <-recheck.C:
 		case <-soon.C:
 		case <-saving.C:
-			a.save()
+			a.save(ctx)
 			continue
 		case <-a.changed:
 			uplink := a.uplink
@@ -202,7 +204,7 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 			soon.Reset(wait)
 		} else {
 			published = time.Now()
-			if next := a.publish(); !next.IsZero() {
+			if next := a.publish(ctx); !next.IsZero() {
 				recheck.Reset(time.Until(next) + time.Second)
 			}
 		}
@@ -372,7 +374,7 @@ func (a *Agent) attrs() lease.Attrs {
 
 // publish carries the latest view into the kernel, subnet.env and the saved state. It returns when it should
 // be called again because a record of an owner ends; zero if none does.
-func (a *Agent) publish() (next time.Time) {
+func (a *Agent) publish(ctx context.Context) (next time.Time) {
 	if a.own.Subnet.IsZero() {
 		return time.Time{}
 	}
@@ -400,9 +402,9 @@ func (a *Agent) publish() (next time.Time) {
 		a.state.PublicIP != a.opts.PublicIP
 	a.state.PublicIP, a.state.PublicIPv6 = a.opts.PublicIP, a.opts.PublicIPv6
 	a.state.Subnet, a.state.LeaseID = a.own.Subnet.Key(), a.own.ID
-	a.unsaved = true
+	a.unsaved, a.shown, a.asShown = true, a.view, a.raw
 	if pressing {
-		a.save()
+		a.save(ctx)
 	}
 	env := subnetEnv(a.config, a.own.Subnet, a.backend.MTU(a.config, a.uplink), a.opts.IPMasq)
 	changed, err := updateFile(a.opts.SubnetFile, env, 0o644)
@@ -431,13 +433,15 @@ func (a *Agent) publish() (next time.Time) {
 	return next
 }
 
-// save writes what has changed since the last time.
-func (a *Agent) save() {
+// save writes what has changed since the last time. The kernel comes first: a route whose peer the saved
+// state no longer knew would be nobody's after a restart under another network.
+func (a *Agent) save(ctx context.Context) {
 	if !a.unsaved {
 		return
 	}
 	a.unsaved = false
-	a.state.remember(a.view, a.raw)
+	a.kernel.Settle(ctx)
+	a.state.remember(a.shown, a.asShown)
 	raw, err := a.state.encode()
 	if err == nil && string(raw) == string(a.stored) {
 		return

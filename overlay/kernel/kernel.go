@@ -172,13 +172,26 @@ func (r *Reconciler) Run(ctx context.Context) error {
 			return nil
 		case <-time.After(r.opts.Coalesce):
 		}
-		due := r.take()
-		if due.uplink && r.opts.Changed != nil {
-			r.opts.Changed()
-		}
-		if due.parts != 0 {
-			r.report(r.compare(ctx, due.parts))
-		}
+		r.Settle(ctx)
+	}
+}
+
+// Settle carries out at once what Run would do next, and returns when the kernel holds the plan as far as it
+// could be carried out.
+func (r *Reconciler) Settle(ctx context.Context) {
+	r.mu.Lock()
+	due := r.take()
+	var changes []Change
+	var err error
+	if due.parts != 0 {
+		changes, err = r.compare(ctx, due.parts)
+	}
+	r.mu.Unlock()
+	if due.uplink && r.opts.Changed != nil {
+		r.opts.Changed()
+	}
+	if due.parts != 0 {
+		r.report(changes, err)
 	}
 }
 
@@ -205,12 +218,14 @@ func (r *Reconciler) report(changes []Change, err error) {
 
 // Apply compares everything once and repairs what differs. It goes on after an error, since half a data
 // plane carries more than none, and returns all errors joined.
-func (r *Reconciler) Apply(ctx context.Context) ([]Change, error) { return r.compare(ctx, allParts) }
-
-// compare is Apply for some parts.
-func (r *Reconciler) compare(ctx context.Context, parts part) ([]Change, error) {
+func (r *Reconciler) Apply(ctx context.Context) ([]Change, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.compare(ctx, allParts)
+}
+
+// compare is Apply for some parts, with the reconciler locked.
+func (r *Reconciler) compare(ctx context.Context, parts part) ([]Change, error) {
 	if !r.set {
 		return nil, nil
 	}
@@ -267,7 +282,7 @@ func (p *pass) run(ctx context.Context, parts part, links map[string]netlink.Lin
 	if parts&partLinks != 0 {
 		p.formerDevices()
 	}
-	if p.legacyDue {
+	if p.legacyDue && ctx.Err() == nil {
 		for _, want := range p.want.Rules {
 			p.legacy(ctx, want)
 		}
