@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/build"
+	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/observe"
 )
@@ -34,7 +36,11 @@ func BenchmarkCost(b *testing.B) {
 
 func measureCost(b *testing.B, n int) {
 	ctx := b.Context()
-	opts := harness.Options{Agent: ours(), Nodes: n + 1, PodsPerNode: -1}.WithEnv()
+	agent, err := driver.Open(driver.FromEnv(), os.Getenv(build.Env))
+	if err != nil {
+		b.Fatal(err)
+	}
+	opts := harness.Options{Agent: agent, Nodes: n + 1, PodsPerNode: -1}
 	for i := range n + 1 {
 		opts.Idle = append(opts.Idle, fmt.Sprintf("node%02d", i+1))
 	}

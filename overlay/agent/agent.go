@@ -139,11 +139,14 @@ func replace(views chan lease.View, v lease.View) {
 	views <- v
 }
 
-// publishPause is the least time between two publications, savePause between two writes of the saved state
-// that are not pressing: a change of this node's own lease is saved at once.
+// publishPause is the least time between two publications. While news keep coming it doubles with each, up to
+// publishPauseMost: when fifty nodes start at once, the processor is better spent on their starting. savePause
+// lies between two writes of the saved state that are not pressing: a change of this node's own lease is
+// saved at once.
 const (
-	publishPause = 50 * time.Millisecond
-	savePause    = time.Second
+	publishPause     = 50 * time.Millisecond
+	publishPauseMost = 400 * time.Millisecond
+	savePause        = time.Second
 )
 
 // retryPause is the time between two tries of what failed, such as registering while no subnet is free.
@@ -154,7 +157,7 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 	renew := time.NewTimer(time.Hour)
 	retry := time.NewTimer(time.Hour)
 	recheck := time.NewTimer(time.Hour)
-	soon, published := time.NewTimer(time.Hour), time.Time{}
+	soon, published, pause := time.NewTimer(time.Hour), time.Time{}, publishPause
 	saving := time.NewTicker(savePause)
 	defer saving.Stop()
 	beat := time.NewTicker(stuckAfter / 6)
@@ -200,9 +203,11 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 			continue
 		}
 		// News that come in a burst, as when many nodes start at once, are published together.
-		if wait := publishPause - time.Since(published); wait > 0 {
+		since := time.Since(published)
+		if wait := pause - since; wait > 0 {
 			soon.Reset(wait)
 		} else {
+			pause = nextPause(pause, since)
 			published = time.Now()
 			if next := a.publish(ctx); !next.IsZero() {
 				recheck.Reset(time.Until(next) + time.Second)
@@ -366,6 +371,14 @@ func (a *Agent) startSaved() {
 	a.view = view
 	a.own = lease.Lease{Subnet: own, Attrs: a.attrs(), ID: a.state.LeaseID}
 	a.log.Warn("etcd does not answer; starting as saved", "subnet", own, "peers", len(view.Leases)-1)
+}
+
+// nextPause is the pause after a publication that came this long after the one before.
+func nextPause(pause, since time.Duration) time.Duration {
+	if since > 2*pause {
+		return publishPause
+	}
+	return min(2*pause, publishPauseMost)
 }
 
 func (a *Agent) attrs() lease.Attrs {
