@@ -107,12 +107,7 @@ func untilKnown(ctx context.Context, b *testing.B, c *harness.Cluster, nodes []s
 	deadline := time.Now().Add(2 * time.Minute)
 	for _, name := range nodes {
 		for {
-			if a, err := c.Agent(name); err != nil {
-				b.Fatal(err)
-			} else if !a.Running() {
-				died++
-				launch(ctx, b, c, []string{name})
-			}
+			died += revive(ctx, b, c, nodes)
 			missing, err := unknown(c, name, peers)
 			if err != nil {
 				b.Fatal(err)
@@ -124,6 +119,20 @@ func untilKnown(ctx context.Context, b *testing.B, c *harness.Cluster, nodes []s
 				b.Fatalf("%s does not know its peers: %s", name, missing)
 			}
 			settle(ctx, 20*time.Millisecond)
+		}
+	}
+	return died
+}
+
+// revive starts the agents again that have ended, and counts them.
+func revive(ctx context.Context, b *testing.B, c *harness.Cluster, nodes []string) (died int) {
+	b.Helper()
+	for _, name := range nodes {
+		if a, err := c.Agent(name); err != nil {
+			b.Fatal(err)
+		} else if !a.Running() {
+			died++
+			launch(ctx, b, c, []string{name})
 		}
 	}
 	return died

@@ -145,7 +145,7 @@ func replace(views chan lease.View, v lease.View) {
 // saved at once.
 const (
 	publishPause     = 50 * time.Millisecond
-	publishPauseMost = 400 * time.Millisecond
+	publishPauseMost = 200 * time.Millisecond
 	savePause        = time.Second
 )
 

@@ -12,9 +12,8 @@ func TestPauseGrowsWhileNewsKeepComing(t *testing.T) {
 		{time.Hour, 50 * ms}, // the first after a calm is followed soon
 		{50 * ms, 100 * ms},
 		{100 * ms, 200 * ms},
-		{250 * ms, 400 * ms},
-		{400 * ms, 400 * ms}, // a peer is never known later than that
-		{801 * ms, 50 * ms},
+		{250 * ms, 200 * ms}, // a peer is never known later than that
+		{401 * ms, 50 * ms},
 	} {
 		if pause = nextPause(pause, step.since); pause != step.want {
 			t.Errorf("after %s: %s, want %s", step.since, pause, step.want)
