@@ -212,7 +212,7 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			churn, stop := context.WithCancel(ctx)
 			churned := make(chan error, 1)
 			go func() { churned <- churnTables(churn, m) }()
-			for i := range 6 {
+			for i := range 15 {
 				p, err := c.AddPod(ctx, "node01", fmt.Sprintf("pod%d", i))
 				Expect(err).NotTo(HaveOccurred())
 				Expect(c.DelPod(ctx, p)).To(Succeed())

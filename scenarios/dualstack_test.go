@@ -31,7 +31,9 @@ import (
 )
 
 var _ = Describe("flannel-2300", Label("issue:flannel-2300", "kind:dual-stack"), func() {
-	It("loses nothing in either family while etcd and an agent are away", long, func(ctx SpecContext) {
+	It("loses nothing in either family while etcd and an agent are away", long, suite.Red("new-device-at-start"), func(
+		ctx SpecContext,
+	) {
 		needs(driver.FeatureIPv6)
 		c := chaos.Cluster(ctx, harness.Options{Agent: ours(), IPv6: true})
 		Expect(c.StartMesh(ctx)).To(Succeed())

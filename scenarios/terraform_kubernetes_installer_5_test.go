@@ -51,7 +51,7 @@ var _ = Describe(
 				fault.LeaseExpire{Node: victim, Within: 5 * leaseTTL})
 		}
 
-		DescribeTable("gives our overlay its old subnet again and loses nothing",
+		DescribeTable("gives our overlay its old subnet again and loses nothing", suite.Red("no-owner-records"),
 			func(ctx SpecContext, also ...fault.Fault) {
 				needs(driver.FeatureEtcdV3)
 				c := chaos.Cluster(ctx, harness.Options{Agent: ours(), LeaseTTL: leaseTTL})
@@ -81,6 +81,7 @@ var _ = Describe(
 		)
 
 		It("moves our overlay at once when the subnet was given away, and never disturbs the new owner",
+			suite.Red("renew-unconditionally"),
 			func(ctx SpecContext) {
 				const owner = "node05"
 				needs(driver.FeatureEtcdV3)
@@ -128,7 +129,7 @@ var _ = Describe(
 				Expect(lost).To(BeZero(), "pairs of the new owner and of nodes that had no part in it")
 			}, SpecTimeout(time.Minute))
 
-		Describe("when the agent forgets its subnet", Label("defect:forget-subnet"), func() {
+		Describe("when the agent forgets its subnet", Label("defect:forget-subnet", "detect:exempt"), func() {
 			It("fails every new pod with the reported words", func(ctx SpecContext) {
 				c := chaos.Cluster(ctx, harness.Options{Agent: ours("forget-subnet"), LeaseTTL: leaseTTL})
 				suite.Waive(c, "cni0-equals-subnet", "this is the reported failure")

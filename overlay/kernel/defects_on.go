@@ -60,6 +60,9 @@ func Leftovers(s plan.State) (plan.State, error) {
 		}
 		there.FDB, there.Neighbours = append(there.FDB, fdb...), append(there.Neighbours, neighbours...)
 	}
+	if uplink, err := nl.LinkByName(s.Uplink); err == nil {
+		links[s.Uplink] = uplink
+	}
 	routes, err := p.haveRoutes(links)
 	for _, r := range routes {
 		there.Routes = append(there.Routes, r.Route)
