@@ -31,9 +31,7 @@ import (
 )
 
 var _ = Describe("flannel-2300", Label("issue:flannel-2300", "kind:dual-stack"), func() {
-	It("loses nothing in either family while etcd and an agent are away", long, suite.Red("new-device-at-start"), func(
-		ctx SpecContext,
-	) {
+	It("loses nothing in either family while etcd and an agent are away", func(ctx SpecContext) {
 		needs(driver.FeatureIPv6)
 		c := chaos.Cluster(ctx, harness.Options{Agent: ours(), IPv6: true})
 		Expect(c.StartMesh(ctx)).To(Succeed())
@@ -58,7 +56,7 @@ var _ = Describe("flannel-2300", Label("issue:flannel-2300", "kind:dual-stack"),
 		_, err = c.Mesh().Report().Pair(harness.Over6("node01-pod1"), harness.Over6("node04-pod1"))
 		Expect(err).NotTo(HaveOccurred())
 		expectNothingLost(ctx, c)
-	}, SpecTimeout(time.Minute))
+	}, long, suite.Red("new-device-at-start"), SpecTimeout(time.Minute))
 
 	It("goes on over IPv4 with a node that has no IPv6 address", suite.Red("both-families-or-none"),
 		func(ctx SpecContext) {

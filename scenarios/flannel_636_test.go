@@ -30,9 +30,7 @@ var controlPlaneLost = []fault.Fault{
 }
 
 var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane", "fault:etcd-stop"), func() {
-	It("loses nothing on our overlay while etcd and an agent are away", long, suite.Red("on-demand-neighbours"), func(
-		ctx SpecContext,
-	) {
+	It("loses nothing on our overlay while etcd and an agent are away", func(ctx SpecContext) {
 		c := chaos.Cluster(ctx, harness.Options{Agent: ours()})
 		needsDevice(c) // without one there are no neighbours of pods that could age
 		silent := addPods(ctx, c, "silent")
@@ -57,7 +55,7 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 		suite.Heal(ctx, c)
 		talkFor(ctx, c, 50)
 		expectNothingLost(ctx, c)
-	}, SpecTimeout(time.Minute))
+	}, long, suite.Red("on-demand-neighbours"), SpecTimeout(time.Minute))
 
 	Describe(
 		"with neighbours resolved on demand",

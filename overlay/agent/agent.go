@@ -139,10 +139,10 @@ func replace(views chan lease.View, v lease.View) {
 	views <- v
 }
 
-// publishPause is the least time between two publications. While news keep coming it doubles with each, up to
-// publishPauseMost: when fifty nodes start at once, the processor is better spent on their starting. savePause
-// lies between two writes of the saved state that are not pressing: a change of this node's own lease is
-// saved at once.
+// publishPause is the least time between two publications. While news keep coming it doubles with each, up
+// to publishPauseMost: when fifty nodes start at once, the processor is better spent on their starting.
+// savePause lies between two writes of the saved state that are not pressing: a change of this node's own
+// lease is saved at once.
 const (
 	publishPause     = 50 * time.Millisecond
 	publishPauseMost = 200 * time.Millisecond
