@@ -19,7 +19,7 @@ import (
 const settles = 30 * time.Second
 
 // healthy reports, as an error, what is not as it was in a healthy world: agents that do not run or do not
-// know each other, pods that do not answer, or kernels that hold something else.
+// know each other, nodes without a lease, pods that do not answer, or kernels that hold something else.
 func healthy(ctx context.Context, c *harness.Cluster, before map[string][]string) error {
 	for _, name := range c.Nodes() {
 		agent, err := c.Agent(name)
@@ -36,6 +36,9 @@ func healthy(ctx context.Context, c *harness.Cluster, before map[string][]string
 		if want, ok := before[name]; ok && !slices.Equal(now, want) {
 			return fmt.Errorf("%s holds\n  %s\nand held\n  %s", name, strings.Join(now, "\n  "),
 				strings.Join(want, "\n  "))
+		}
+		if key, err := c.LeaseOf(ctx, name); err != nil || key == "" {
+			return fmt.Errorf("%s has no lease; error: %v", name, err)
 		}
 	}
 	if pods := len(c.Pods()); pods != len(c.Nodes()) {

@@ -54,12 +54,15 @@ func leaseOf(
 	if err != nil {
 		return "", 0, err
 	}
+	if key == "" {
+		return "", 0, fmt.Errorf("%w: %s has no lease", ErrNotProven, node)
+	}
 	resp, err := c.Get(ctx, key)
 	if err != nil {
 		return "", 0, fmt.Errorf("read %s: %w", key, err)
 	}
-	if key == "" || len(resp.Kvs) == 0 {
-		return "", 0, fmt.Errorf("%w: %s has no lease", ErrNotProven, node)
+	if len(resp.Kvs) == 0 {
+		return "", 0, fmt.Errorf("%w: %s has just lost its lease", ErrNotProven, node)
 	}
 	return key, clientv3.LeaseID(resp.Kvs[0].Lease), nil
 }
