@@ -37,8 +37,12 @@ func healthy(ctx context.Context, c *harness.Cluster, before map[string][]string
 			return fmt.Errorf("%s holds\n  %s\nand held\n  %s", name, strings.Join(now, "\n  "),
 				strings.Join(want, "\n  "))
 		}
-		if key, err := c.LeaseOf(ctx, name); err != nil || key == "" {
-			return fmt.Errorf("%s has no lease; error: %v", name, err)
+		key, err := c.LeaseOf(ctx, name)
+		if err == nil && key == "" {
+			err = fmt.Errorf("%s has no lease", name)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	if pods := len(c.Pods()); pods != len(c.Nodes()) {
