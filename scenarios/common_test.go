@@ -74,6 +74,24 @@ func expectNothingLost(ctx context.Context, c *harness.Cluster) {
 	}
 }
 
+// expectRepaired states that what was done to a node just now is repaired within a second, and that no pair
+// without the node has lost anything. now lists what was tampered with, before is how it was.
+func expectRepaired(
+	ctx context.Context, c *harness.Cluster, node string, now func() ([]string, error), before []string,
+) {
+	GinkgoHelper()
+	at := time.Now()
+	Eventually(ctx, now).WithTimeout(time.Second).WithPolling(5 * time.Millisecond).Should(Equal(before))
+	c.Figure("repaired after", time.Since(at).Seconds(), "s")
+	talkFor(ctx, c, 100)
+	report, err := c.Mesh().Settle(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	recovery, ok := report.Recovery(at)
+	Expect(ok).To(BeTrue(), "a pair still does not answer")
+	Expect(recovery).To(BeNumerically("<", time.Second))
+	expectNothingLostBut(ctx, c, node)
+}
+
 // expectPermanent states that a node's entries for all its peers are there and do not age.
 func expectPermanent(c *harness.Cluster, node string) {
 	GinkgoHelper()

@@ -213,17 +213,7 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 				}
 				return do(m, link)
 			}})
-			at := time.Now()
-			Eventually(ctx, func() []string { return plane6(c, "node02") }).
-				WithTimeout(time.Second).WithPolling(5 * time.Millisecond).Should(Equal(before))
-			c.Figure("repaired after", time.Since(at).Seconds(), "s")
-			talkFor(ctx, c, 100)
-			report, err := c.Mesh().Settle(ctx)
-			Expect(err).NotTo(HaveOccurred())
-			recovery, ok := report.Recovery(at)
-			Expect(ok).To(BeTrue(), "a pair still does not answer")
-			Expect(recovery).To(BeNumerically("<", time.Second))
-			expectNothingLostBut(ctx, c, "node02")
+			expectRepaired(ctx, c, "node02", func() ([]string, error) { return plane6(c, "node02"), nil }, before)
 		},
 		Entry("routes", SpecTimeout(time.Minute), "IPv6 routes deleted",
 			func(m *node.Machine, link netlink.Link) error {

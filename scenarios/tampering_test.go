@@ -27,17 +27,7 @@ var _ = Describe("tampering", Label("kind:data-plane"), func() {
 			before, err := c.DataPlane("node02")
 			Expect(err).NotTo(HaveOccurred())
 			suite.Inject(ctx, c, fault.Tamper{Node: "node02", What: what})
-			at := time.Now()
-			Eventually(ctx, func() ([]string, error) { return c.DataPlane("node02") }).
-				WithTimeout(time.Second).WithPolling(5 * time.Millisecond).Should(Equal(before))
-			c.Figure("repaired after", time.Since(at).Seconds(), "s")
-			talkFor(ctx, c, 100)
-			report, err := c.Mesh().Settle(ctx)
-			Expect(err).NotTo(HaveOccurred())
-			recovery, ok := report.Recovery(at)
-			Expect(ok).To(BeTrue(), "a pair still does not answer")
-			Expect(recovery).To(BeNumerically("<", time.Second))
-			expectNothingLostBut(ctx, c, "node02")
+			expectRepaired(ctx, c, "node02", func() ([]string, error) { return c.DataPlane("node02") }, before)
 		},
 		Entry("device deleted", SpecTimeout(time.Minute), Label("issue:flannel-869"), fault.DeviceDeleted),
 		Entry("device down", SpecTimeout(time.Minute), Label("issue:flannel-1070"), fault.DeviceDown),

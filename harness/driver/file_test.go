@@ -33,12 +33,13 @@ func TestDriverFilesThatAreWrong(t *testing.T) {
 		"no program":          {"name: x\n", "program is missing"},
 		"readiness":           {good + "ready: soon\n", `ready is "soon": it is notify (sd_notify) or sub`},
 		"relative prefix":     {good + "key_prefix: network\n", `key_prefix is "network": it begins with a slash`},
-		"feature":             {good + "lacks: [charm]\n", `"charm", which is no feature: they are etcd-v3`},
-		"placeholder":         {good + "arguments: ['--x={pod}']\n", "placeholder {pod}, which stands for"},
-		"environment":         {good + "environment: [X]\n", "each is NAME=value"},
-		"not in PATH":         {"name: x\nprogram: no-such-agent\n", "no-such-agent is not in PATH"},
-		"variable":            {"name: x\nprogram: ${NO_SUCH_VAR}\n", "NO_SUCH_VAR, which is not set"},
-		"CNI list missing":    {good + "cni_conf: none.json\n", "read the CNI configuration"},
+		"feature": {good + "lacks: [charm]\n",
+			`"charm", which is no feature: they are etcd-v3, ipv6, lease-ttl, leave, owners, public-ip, state`},
+		"placeholder":      {good + "arguments: ['--x={pod}']\n", "placeholder {pod}, which stands for"},
+		"environment":      {good + "environment: [X]\n", "each is NAME=value"},
+		"not in PATH":      {"name: x\nprogram: no-such-agent\n", "no-such-agent is not in PATH"},
+		"variable":         {"name: x\nprogram: ${NO_SUCH_VAR}\n", "NO_SUCH_VAR, which is not set"},
+		"CNI list missing": {good + "cni_conf: none.json\n", "read the CNI configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := driver.ReadFile(write(t, c.text), ours())

@@ -45,7 +45,7 @@ func (a *Agent) rememberNetworks() {
 	s.FormerRoutes = nil
 	for g := range routes {
 		inFormer := slices.ContainsFunc(a.former, func(f netip.Prefix) bool {
-			return g.Dst.Bits() >= f.Bits() && f.Contains(g.Dst.Addr())
+			return netconf.Range{Network: f}.Covers(g.Dst)
 		})
 		if inFormer && !c.IPv4.Covers(g.Dst) && !c.IPv6.Covers(g.Dst) {
 			s.FormerRoutes = append(s.FormerRoutes, g)

@@ -8,7 +8,7 @@ import (
 	"github.com/nemesh/nemesh/overlay/lease"
 )
 
-// Gateway is where a peer of a former network was reached over the uplink.
+// Gateway is where a peer's subnet of one family is reached over the uplink, or was in a former network.
 type Gateway struct {
 	Dst netip.Prefix
 	Via netip.Addr

@@ -1,10 +1,6 @@
 package plan
 
-import (
-	"net/netip"
-
-	"github.com/nemesh/nemesh/overlay/lease"
-)
+import "github.com/nemesh/nemesh/overlay/lease"
 
 // hostGW plans plain routes: each peer's subnet by way of the peer's own address on the shared link. Nodes
 // must be on one link; a peer that is not gets no route of that family, and is named.
@@ -13,30 +9,24 @@ func hostGW(in Input) (State, []Rejected) {
 	peers, rejected := trusted(in)
 	for _, p := range peers {
 		for _, f := range gatewaysOf(in, p) {
-			if in.Direct != nil && !in.Direct(f.via) {
+			if in.Direct != nil && !in.Direct(f.Via) {
 				rejected = append(rejected, Rejected{Subnet: p.Subnet,
-					Reason: "its node " + f.via.String() + " is not on this node's link"})
+					Reason: "its node " + f.Via.String() + " is not on this node's link"})
 				continue
 			}
-			s.Routes = append(s.Routes, Route{Dst: f.subnet, Via: f.via, Link: in.Uplink.Name})
+			s.Routes = append(s.Routes, Route{Dst: f.Dst, Via: f.Via, Link: in.Uplink.Name})
 		}
 	}
 	return s, rejected
 }
 
-// gateway is where a peer's subnet of one family is reached.
-type gateway struct {
-	subnet netip.Prefix
-	via    netip.Addr
-}
-
 // gatewaysOf lists those of the families that the network and the peer have.
-func gatewaysOf(in Input, p lease.Lease) (all []gateway) {
+func gatewaysOf(in Input, p lease.Lease) (all []Gateway) {
 	if in.Config.EnableIPv4 && p.Subnet.V4.IsValid() && p.Attrs.PublicIP.IsValid() {
-		all = append(all, gateway{p.Subnet.V4, p.Attrs.PublicIP})
+		all = append(all, Gateway{p.Subnet.V4, p.Attrs.PublicIP})
 	}
 	if in.Config.EnableIPv6 && p.Subnet.V6.IsValid() && p.Attrs.PublicIPv6.IsValid() {
-		all = append(all, gateway{p.Subnet.V6, p.Attrs.PublicIPv6})
+		all = append(all, Gateway{p.Subnet.V6, p.Attrs.PublicIPv6})
 	}
 	return all
 }
