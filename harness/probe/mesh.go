@@ -2,8 +2,9 @@
 // and questions asked once of pairs that never talked.
 //
 // Echoes are ICMP over raw sockets opened once in each network namespace. Each echo is numbered and timed
-// with the kernel's own receive timestamps, so a harness that is slow to read loses nothing; one that is
-// slow to send is counted (Report.Skipped). An echo without an answer within the time-out is lost.
+// with the kernel's own receive timestamps, and sockets are read before an echo is called lost, so a harness
+// that is slow to read loses nothing; one that is slow to send is counted (Report.Skipped). An echo without
+// an answer within the time-out is lost.
 package probe
 
 import (
@@ -12,6 +13,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -29,7 +31,7 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// slack is how much longer than the time-out a decision waits for the receivers to read what has arrived.
+// slack is how much longer than the time-out a decision waits for the kernel to hand on what it has stamped.
 const slack = 300 * time.Millisecond
 
 // Endpoint is one end of a pair: a pod, or a node itself.
@@ -136,18 +138,17 @@ func (m *Mesh) Has(name string) bool {
 // Remove stops an endpoint's pairs and closes its socket. What its pairs have measured stays in the report.
 func (m *Mesh) Remove(name string) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	end, ok := m.endpoints[name]
-	if !ok {
-		return
-	}
 	for _, p := range m.pairs {
-		if p.From == name || p.To == name {
+		if ok && (p.From == name || p.To == name) {
 			p.active = false
 		}
 	}
 	delete(m.endpoints, name)
-	_ = end.conn.Close()
+	m.mu.Unlock() // closing waits for a reader, who may wait for the lock
+	if ok {
+		_ = end.conn.Close()
+	}
 }
 
 // Probe starts a pair. A pair that is running already is not an error.
@@ -219,13 +220,14 @@ const idle = 50 * time.Millisecond
 
 // round sends what is due and decides what can be, and returns when to do so again.
 func (m *Mesh) round() time.Time {
+	decide := m.readOverdue()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	next := time.Now().Add(time.Hour)
 	for _, p := range m.pairs {
 		now := time.Now()
 		m.sendDue(p, now)
-		p.track.settle(now.Add(-slack))
+		p.track.settle(decide)
 		switch {
 		case p.active && p.due.Before(next):
 			next = p.due
@@ -236,6 +238,24 @@ func (m *Mesh) round() time.Time {
 	return next
 }
 
+// readOverdue has the sockets read at which an answer is overdue, and returns up to when echoes can be
+// decided: what answered those sent a time-out before has been noted.
+func (m *Mesh) readOverdue() time.Time {
+	decide := time.Now().Add(-slack)
+	overdue := map[*endpoint]bool{}
+	m.mu.Lock()
+	for _, p := range m.pairs {
+		if p.track.overdue(decide) {
+			overdue[p.from] = true
+		}
+	}
+	m.mu.Unlock() // it is taken again for each answer
+	for e := range overdue {
+		e.catchUp(m)
+	}
+	return decide
+}
+
 func (m *Mesh) sendDue(p *pair, now time.Time) {
 	if !p.active || now.Before(p.due) {
 		return
@@ -244,10 +264,15 @@ func (m *Mesh) sendDue(p *pair, now time.Time) {
 	for p.due = p.due.Add(m.opts.Interval); !now.Before(p.due); p.due = p.due.Add(m.opts.Interval) {
 		m.skipped++
 	}
+	m.sendNow(p, now)
+}
+
+func (m *Mesh) sendNow(p *pair, now time.Time) {
 	seq := p.track.send(now)
 	if err := p.from.echo(m.nonce, p.id, seq, p.to); err != nil {
 		p.track.refused(err)
 	}
+	p.track.left(time.Now())
 }
 
 // replied is called by receivers.
@@ -301,15 +326,13 @@ func (m *Mesh) Ask(ctx context.Context, from, to string, count int) (Answer, err
 	tick := time.NewTicker(m.opts.Interval)
 	defer tick.Stop()
 	for sent := 0; ; {
+		decide := m.readOverdue()
 		m.mu.Lock()
 		if sent < count {
-			seq := p.track.send(time.Now())
-			if err := p.from.echo(m.nonce, p.id, seq, p.to); err != nil {
-				p.track.refused(err)
-			}
+			m.sendNow(p, time.Now())
 			sent++
 		}
-		p.track.settle(time.Now().Add(-slack))
+		p.track.settle(decide)
 		decided := sent == count && len(p.track.open) == 0
 		answer := Answer{Pair: p.Pair, Sent: p.track.sent, Lost: p.track.lost, RTT: p.track.rtt}
 		m.mu.Unlock()
@@ -391,10 +414,11 @@ func (m *Mesh) decided(until time.Time) bool {
 func (m *Mesh) Close() {
 	m.stop()
 	m.mu.Lock()
-	for _, e := range m.endpoints {
+	open := slices.Collect(maps.Values(m.endpoints))
+	m.mu.Unlock() // closing waits for a reader, who may wait for the lock
+	for _, e := range open {
 		_ = e.conn.Close()
 	}
-	m.mu.Unlock()
 	m.done.Wait()
 }
 

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/icmp"
@@ -39,6 +41,10 @@ type endpoint struct {
 	name string
 	addr netip.Addr
 	conn *net.IPConn
+	raw  syscall.RawConn
+
+	reading         sync.Mutex // held from taking a packet off the socket until it is noted
+	buffer, control []byte
 }
 
 // open opens a raw ICMP socket in the endpoint's namespace.
@@ -47,14 +53,17 @@ func open(e Endpoint) (*endpoint, error) {
 	if e.Addr.Is6() {
 		network = "ip6:ipv6-icmp"
 	}
-	end := &endpoint{name: e.Name, addr: e.Addr}
+	end := &endpoint{name: e.Name, addr: e.Addr, buffer: make([]byte, 1<<16), control: make([]byte, 128)}
 	err := netspace.Do(e.NS, func() error {
 		conn, err := net.ListenIP(network, nil)
 		if err != nil {
 			return err
 		}
 		end.conn = conn
-		return configure(conn, e.Addr.Is6())
+		if end.raw, err = conn.SyscallConn(); err != nil {
+			return err
+		}
+		return configure(conn, end.raw, e.Addr.Is6())
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open a socket for pings at %s: %w", e.Name, err)
@@ -63,16 +72,12 @@ func open(e Endpoint) (*endpoint, error) {
 }
 
 // configure filters what the socket gets, has the kernel stamp it, and makes room for bursts.
-func configure(conn *net.IPConn, v6 bool) error {
+func configure(conn *net.IPConn, raw syscall.RawConn, v6 bool) error {
 	if err := filter(conn, v6); err != nil {
 		return err
 	}
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return err
-	}
 	var set error
-	err = raw.Control(func(fd uintptr) {
+	err := raw.Control(func(fd uintptr) {
 		set = stamp.On(int(fd))
 		// The forced size needs more than this user may have; what is granted otherwise is enough for thousands
 		// of echoes.
@@ -128,45 +133,65 @@ func (e *endpoint) echo(nonce uint64, pair, seq uint32, to netip.Addr) error {
 
 // receive reads until the socket is closed.
 func (e *endpoint) receive(m *Mesh) {
-	buffer, control := make([]byte, 1<<16), make([]byte, 128)
+	_ = e.raw.Read(func(fd uintptr) bool {
+		e.drain(int(fd), m)
+		return false // wait for more
+	})
+}
+
+// catchUp reads what has arrived by now.
+func (e *endpoint) catchUp(m *Mesh) {
+	_ = e.raw.Control(func(fd uintptr) { e.drain(int(fd), m) }) // fails for a closed one, which has nothing
+}
+
+// drain reads until the socket is empty. When it returns, all that it found has been taken note of.
+func (e *endpoint) drain(fd int, m *Mesh) {
+	e.reading.Lock()
+	defer e.reading.Unlock()
 	for {
-		n, cn, _, from, err := e.conn.ReadMsgIP(buffer, control)
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			continue
-		}
-		at := stamp.Of(control[:cn])
-		message, reporter, ok := parse(buffer[:n], from, e.addr.Is6())
-		if !ok {
-			continue
-		}
-		switch body := message.Body.(type) {
-		case *icmp.Echo:
-			if len(body.Data) >= payload {
-				m.replied(binary.BigEndian.Uint64(body.Data), binary.BigEndian.Uint32(body.Data[8:]),
-					binary.BigEndian.Uint32(body.Data[12:]), at)
-			}
-		case *icmp.DstUnreach:
-			e.failed(m, message, reporter, body.Data, at)
-		case *icmp.PacketTooBig:
-			e.failed(m, message, reporter, body.Data, at)
-		case *icmp.TimeExceeded:
-			e.failed(m, message, reporter, body.Data, at)
-		case *icmp.ParamProb:
-			e.failed(m, message, reporter, body.Data, at)
-		}
+		n, cn, _, from, err := unix.Recvmsg(fd, e.buffer, e.control, unix.MSG_DONTWAIT)
+		switch {
+		case err == nil:
+			e.take(m, e.buffer[:n], from, stamp.Of(e.control[:cn]))
+		case errors.Is(err, unix.EAGAIN):
+			return
+		} // any other is one of the socket's errors, which reading has cleared
 	}
 }
 
-// parse takes the IP header off a packet, which ReadMsgIP leaves on, and reads the ICMP message.
-// An IPv6 socket leaves none.
-func parse(packet []byte, from *net.IPAddr, v6 bool) (*icmp.Message, netip.Addr, bool) {
-	reporter, ok := netip.AddrFromSlice(from.IP)
-	if v6 {
+// take notes what a packet says.
+func (e *endpoint) take(m *Mesh, packet []byte, from unix.Sockaddr, at time.Time) {
+	message, reporter, ok := parse(packet, from)
+	if !ok {
+		return
+	}
+	switch body := message.Body.(type) {
+	case *icmp.Echo:
+		if len(body.Data) >= payload {
+			m.replied(binary.BigEndian.Uint64(body.Data), binary.BigEndian.Uint32(body.Data[8:]),
+				binary.BigEndian.Uint32(body.Data[12:]), at)
+		}
+	case *icmp.DstUnreach:
+		e.failed(m, message, reporter, body.Data, at)
+	case *icmp.PacketTooBig:
+		e.failed(m, message, reporter, body.Data, at)
+	case *icmp.TimeExceeded:
+		e.failed(m, message, reporter, body.Data, at)
+	case *icmp.ParamProb:
+		e.failed(m, message, reporter, body.Data, at)
+	}
+}
+
+// parse takes the IP header off a packet, which an IPv4 socket leaves on and an IPv6 socket does not, and
+// reads the ICMP message.
+func parse(packet []byte, from unix.Sockaddr) (*icmp.Message, netip.Addr, bool) {
+	if from6, ok := from.(*unix.SockaddrInet6); ok {
 		message, err := icmp.ParseMessage(ipv6.ICMPTypeEchoReply.Protocol(), packet)
-		return message, reporter, ok && err == nil
+		return message, netip.AddrFrom16(from6.Addr), err == nil
+	}
+	from4, ok := from.(*unix.SockaddrInet4)
+	if !ok {
+		return nil, netip.Addr{}, false
 	}
 	header, err := icmp.ParseIPv4Header(packet)
 	if err != nil || header.Len > len(packet) {
@@ -176,7 +201,7 @@ func parse(packet []byte, from *net.IPAddr, v6 bool) (*icmp.Message, netip.Addr,
 	if err != nil {
 		return nil, netip.Addr{}, false
 	}
-	return message, reporter.Unmap(), ok
+	return message, netip.AddrFrom4(from4.Addr), true
 }
 
 // failed passes on an error message; original is the packet that could not be delivered.

@@ -35,6 +35,27 @@ func (k *track) send(t time.Time) uint32 {
 	return seq
 }
 
+// left notes that the echo sent last had left by t. When that is more than an interval after it was noted,
+// the harness itself was held up in between, and the echo's time begins at t.
+func (k *track) left(t time.Time) {
+	if last := &k.open[len(k.open)-1]; t.Sub(last.at) > k.interval {
+		last.at = t
+	}
+}
+
+// overdue reports whether settle(t) would call an echo lost.
+func (k *track) overdue(t time.Time) bool {
+	for _, e := range k.open {
+		if t.Sub(e.at) <= k.timeout {
+			return false
+		}
+		if !e.replied {
+			return true
+		}
+	}
+	return false
+}
+
 // refused notes that the kernel would not send an echo. It stays open and is decided as lost.
 func (k *track) refused(err error) {
 	if k.errnos == nil {
