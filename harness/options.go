@@ -65,7 +65,8 @@ type Options struct {
 	PeerHold time.Duration
 	// Resync is how often an agent compares the kernel with what it should be. Default 10 s.
 	Resync time.Duration
-	// ProbeInterval is the time between two echoes of a pair. Default 10 ms.
+	// ProbeInterval is the time between two echoes of a pair. Default 20 ms: an outage is known as exactly as
+	// that, and a mesh of a dozen pairs takes a tenth of a processor.
 	ProbeInterval time.Duration
 }
 
@@ -84,7 +85,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Port, 8472)
 	setDefault(&o.LeaseTTL, time.Hour)
 	setDefault(&o.Resync, 10*time.Second)
-	setDefault(&o.ProbeInterval, 10*time.Millisecond)
+	setDefault(&o.ProbeInterval, 20*time.Millisecond)
 	return o
 }
 

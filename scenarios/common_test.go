@@ -83,7 +83,7 @@ func expectRepaired(
 	at := time.Now()
 	Eventually(ctx, now).WithTimeout(time.Second).WithPolling(5 * time.Millisecond).Should(Equal(before))
 	c.Figure("repaired after", time.Since(at).Seconds(), "s")
-	talkFor(ctx, c, 100)
+	talkFor(ctx, c, 50)
 	report, err := c.Mesh().Settle(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	recovery, ok := report.Recovery(at)

@@ -92,7 +92,7 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 			Expect(c.Configure(ctx,
 				`{"Network":"172.20.0.0/16","SubnetLen":24,"Backend":{"Type":"vxlan","VNI":1,"Port":8472}}`)).
 				To(Succeed())
-			talkFor(ctx, c, 100)
+			talkFor(ctx, c, 50)
 			Expect(dataPlanes(c)).To(Equal(before), "the data plane changed before any restart")
 			expectNothingLost(ctx, c)
 

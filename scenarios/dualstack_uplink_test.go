@@ -95,10 +95,10 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 			const rounds = 2
 			for range rounds {
 				suite.Inject(ctx, c, uplinkWithoutIPv6("node02", *own[0].IPNet))
-				talkFor(ctx, c, 150)
+				talkFor(ctx, c, 75)
 				stays()
 				at := suite.Heal(ctx, c)
-				talkFor(ctx, c, 200)
+				talkFor(ctx, c, 100)
 				recovery, ok := c.Mesh().Report().Recovery(at)
 				Expect(ok).To(BeTrue(), "a pair still does not answer")
 				Expect(recovery).To(BeNumerically("<", time.Second))
@@ -182,14 +182,14 @@ var _ = Describe("IPv6 alone", Label("kind:dual-stack"), func() {
 				}
 			}
 		}
-		talkFor(ctx, c, 50)
+		talkFor(ctx, c, 25)
 		suite.Inject(ctx, c, fault.EtcdStop{}, fault.AgentKill{Node: "node02"})
 		_, err = c.HealOne(ctx, fault.AgentKill{Node: "node02"})
 		Expect(err).NotTo(HaveOccurred())
-		talkFor(ctx, c, 150)
+		talkFor(ctx, c, 75)
 		_, err = c.HealOne(ctx, fault.EtcdStop{})
 		Expect(err).NotTo(HaveOccurred())
-		talkFor(ctx, c, 50)
+		talkFor(ctx, c, 25)
 		expect("after a restart")
 		again, err := c.Leases(ctx)
 		Expect(err).NotTo(HaveOccurred())

@@ -28,7 +28,7 @@ func keepsWorking(ctx context.Context, c *harness.Cluster, broken fault.Fault) {
 		pids[n] = agent.Pid()
 	}
 	suite.Inject(ctx, c, broken)
-	talkFor(ctx, c, 300)
+	talkFor(ctx, c, 150)
 	suite.Heal(ctx, c)
 	Eventually(ctx, func() []string { return leasesOf(ctx, c, "node01", "node02", "node03") }).
 		WithTimeout(10 * time.Second).Should(Equal(before))
@@ -123,7 +123,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			suite.Heal(ctx, c)
 			suite.Inject(ctx, c, fault.EtcdQuorumLost{})
-			talkFor(ctx, c, 300)
+			talkFor(ctx, c, 150)
 			suite.Step(c, "pods are made while etcd has no quorum")
 			expectFreshPods(ctx, c, "no-quorum")
 			suite.Heal(ctx, c)

@@ -35,11 +35,11 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 		needsDevice(c) // without one there are no neighbours of pods that could age
 		silent := addPods(ctx, c, "silent")
 		Expect(c.StartMesh(ctx)).To(Succeed())
-		talkFor(ctx, c, 50)
+		talkFor(ctx, c, 25)
 		suite.Inject(ctx, c, controlPlaneLost...)
 
 		suite.Step(c, "the mesh goes on for longer than entries take to age")
-		talkFor(ctx, c, 400)
+		talkFor(ctx, c, 200)
 		for _, name := range c.Nodes() {
 			expectPermanent(c, name)
 		}
@@ -53,7 +53,7 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 		_, err := c.HealOne(ctx, fault.EtcdStop{})
 		Expect(err).NotTo(HaveOccurred())
 		suite.Heal(ctx, c)
-		talkFor(ctx, c, 50)
+		talkFor(ctx, c, 25)
 		expectNothingLost(ctx, c)
 	}, long, suite.Red("on-demand-neighbours"), SpecTimeout(time.Minute))
 
@@ -93,7 +93,7 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 				arp, err = observe.WatchARP(node04.NetNS(), c.Device())
 				Expect(err).NotTo(HaveOccurred())
 				DeferCleanup(arp.Close)
-				talkFor(ctx, c, 50)
+				talkFor(ctx, c, 25)
 				suite.Inject(ctx, c, controlPlaneLost...)
 				lost = time.Now()
 				suite.Step(c, "pods of node01 and node04 lose each other")
@@ -111,7 +111,7 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 			It(
 				"keeps node01 → pod on node04 alive, because node01's VTEP address answers ARP",
 				func(ctx SpecContext) {
-					talkFor(ctx, c, 100)
+					talkFor(ctx, c, 50)
 					p, err := c.Mesh().Report().Pair("node01", far.Name)
 					Expect(err).NotTo(HaveOccurred())
 					Expect(p.Sent).To(BeNumerically(">", 100))

@@ -71,7 +71,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			Consistently(ctx, func() (harness.Lease, error) { return holder(ctx, c, given) }).
 				WithTimeout(3*time.Second).WithPolling(50*time.Millisecond).
 				Should(HaveField("PublicIP", owner.Addr()), "the key was written by somebody else")
-			talkFor(ctx, c, 20)
+			talkFor(ctx, c, 10)
 			expectNothingLostBut(ctx, c, "node01")
 		}, SpecTimeout(time.Minute))
 
@@ -221,7 +221,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			Expect(c.StartAgent(ctx, n)).To(Succeed())
 		}
 		Expect(subnets(c, "node05", "node06", "node07")).NotTo(ContainElement(subnet))
-		talkFor(ctx, c, 20)
+		talkFor(ctx, c, 10)
 		suite.Heal(ctx, c)
 		Eventually(ctx, func() (string, error) { return c.LeaseOf(ctx, "node04") }).WithTimeout(5 * time.Second).
 			Should(Equal(subnet))

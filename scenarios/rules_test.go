@@ -83,7 +83,7 @@ var _ = Describe("rules", Label("kind:rules"), func() {
 			c := running(ctx, harness.Options{})
 			suite.Inject(ctx, c, fault.Tamper{Node: "node02", What: fault.ForwardReject})
 			at := time.Now()
-			talkFor(ctx, c, 100)
+			talkFor(ctx, c, 50)
 			recovery, ok := c.Mesh().Report().Recovery(at)
 			Expect(ok).To(BeTrue(), "a pair still does not answer")
 			Expect(recovery).To(BeNumerically("<", time.Second))

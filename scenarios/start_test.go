@@ -64,7 +64,7 @@ var _ = Describe("agent at start", Label("kind:start"), func() {
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(ctx, func() []string { return agent.Tail(20) }).WithTimeout(5*time.Second).
 				ShouldNot(BeEmpty(), "it does not say what it waits for")
-			talkFor(ctx, c, 50)
+			talkFor(ctx, c, 25)
 			if !agent.Running() {
 				Expect(agent.ExitErr()).To(HaveOccurred(), "it ended with success: %v", agent.Tail(5))
 			}
@@ -171,7 +171,7 @@ var _ = Describe("agent at start", Label("kind:start"), func() {
 			Eventually(ctx, func() []string { return agent.Tail(20) }).
 				Should(ContainElement(ContainSubstring("reading everything again")))
 		}
-		talkFor(ctx, c, 50)
+		talkFor(ctx, c, 25)
 		Expect(agent.Running()).To(BeTrue(), "SIGHUP ended the agent")
 		expectNothingLost(ctx, c)
 	}, SpecTimeout(time.Minute))

@@ -31,7 +31,7 @@ func running(ctx context.Context, opts harness.Options) *harness.Cluster {
 	}
 	c := chaos.Cluster(ctx, opts)
 	Expect(c.StartMesh(ctx)).To(Succeed())
-	talkFor(ctx, c, 30)
+	talkFor(ctx, c, 15)
 	return c
 }
 
@@ -98,10 +98,10 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 			c := running(ctx, harness.Options{})
 			before, rules := deviceOf(c, "node02"), ruleHandles(c, "node02")
 			away(ctx, c)
-			talkFor(ctx, c, 50)
+			talkFor(ctx, c, 25)
 			expectFreshPods(ctx, c, "meanwhile")
 			suite.Heal(ctx, c)
-			talkFor(ctx, c, 50)
+			talkFor(ctx, c, 25)
 			expectFreshPods(ctx, c, "fresh")
 			Expect(deviceOf(c, "node02")).To(Equal(before), "the device was changed")
 			Expect(ruleHandles(c, "node02")).To(Equal(rules), "the rules were written again")
@@ -244,7 +244,7 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 				Eventually(ctx, func() []string { return agent.Tail(20) }).WithTimeout(10 * time.Second).
 					Should(ContainElement(And(ContainSubstring("belongs to node"), ContainSubstring("node01"))))
 			}
-			talkFor(ctx, c, 200) // another's agent has words of its own, so it is given time to do harm
+			talkFor(ctx, c, 100) // another's agent has words of its own, so it is given time to do harm
 			Expect(leasesOf(ctx, c, "node01", "node02")).To(Equal(before))
 			Expect(agent.Signal(syscall.SIGTERM)).To(Succeed())
 			expectNothingLost(ctx, c)
@@ -263,7 +263,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			c := running(ctx, harness.Options{})
 			before := subnets(c)
 			suite.Inject(ctx, c, fault.EtcdWipe{})
-			talkFor(ctx, c, 50)
+			talkFor(ctx, c, 25)
 			suite.Heal(ctx, c)
 			Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10 * time.Second).
 				Should(Equal(before))
@@ -294,7 +294,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Eventually(ctx, func() []string {
 				return leasesOf(ctx, c, "node01", "node02", "node03")
 			}).WithTimeout(10 * time.Second).Should(Equal(before[:3]))
-			talkFor(ctx, c, 50)
+			talkFor(ctx, c, 25)
 			_, err = c.HealOne(ctx, fault.AgentPause{Node: "node04"})
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(ctx, func() []string {
@@ -340,7 +340,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			agent, err := c.Agent("node01")
 			Expect(err).NotTo(HaveOccurred())
 			cpu, lines := agent.CPU(), len(agent.Tail(200))
-			talkFor(ctx, c, 1000)
+			talkFor(ctx, c, 500)
 			used := (agent.CPU() - cpu).Seconds()
 			c.Figure("CPU of an agent in 10 s without etcd", used, "s")
 			Expect(used).To(BeNumerically("<", 0.5), "5 %% of a core")
@@ -363,7 +363,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			suite.Inject(ctx, c, lost)
 			Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10 * time.Second).
 				Should(Equal(before))
-			talkFor(ctx, c, 50)
+			talkFor(ctx, c, 25)
 			Expect(subnets(c)).To(Equal(before))
 			expectNothingLost(ctx, c)
 		},
@@ -406,7 +406,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			m, err := c.Machine("node03")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(fdbOf(c, m)).NotTo(ContainElement(HaveField("IP.String()", HavePrefix("192.168.200.7"))))
-			talkFor(ctx, c, 50)
+			talkFor(ctx, c, 25)
 			expectNothingLost(ctx, c)
 		},
 		SpecTimeout(time.Minute),

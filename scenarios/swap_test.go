@@ -39,7 +39,7 @@ var _ = Describe("swap", Label("kind:swap"), func() {
 				fault.FileDeleted{Node: "node02", Path: "/var/lib/overlayd/state.json"},
 				fault.KeyDeleted{Key: "owners/" + before[1]})
 			suite.Heal(ctx, c)
-			talkFor(ctx, c, 50)
+			talkFor(ctx, c, 25)
 			Expect(deviceOf(c, "node02")).To(Equal(device), "the device was changed")
 			Expect(subnets(c)).To(Equal(before))
 			Expect(leasesOf(ctx, c)).To(Equal(before))
@@ -62,12 +62,12 @@ var _ = Describe("swap", Label("kind:swap"), func() {
 					device := deviceIfAny(c, name)
 					killFlannel(ctx, c, name)
 					Expect(c.SwapAgent(ctx, name, to)).To(Succeed())
-					talkFor(ctx, c, 50)
+					talkFor(ctx, c, 25)
 					Expect(deviceIfAny(c, name)).To(Equal(device), "the device was changed")
 					if i == 1 {
 						suite.Step(c, "etcd goes away in the middle and comes back")
 						suite.Inject(ctx, c, fault.EtcdStop{})
-						talkFor(ctx, c, 100)
+						talkFor(ctx, c, 50)
 						suite.Heal(ctx, c)
 					}
 				}
@@ -100,7 +100,7 @@ var _ = Describe("swap", Label("kind:swap"), func() {
 			suite.Inject(ctx, c, fault.EtcdStop{})
 			suite.Step(c, "pods are made on every node during the outage")
 			expectFreshPods(ctx, c, "outage", "node01", "node02", "node03", "node04")
-			talkFor(ctx, c, 100)
+			talkFor(ctx, c, 50)
 			suite.Heal(ctx, c)
 
 			suite.Step(c, "one more node of each kind joins")

@@ -59,10 +59,10 @@ var _ = Describe(
 				Expect(err).NotTo(HaveOccurred())
 				silent := addPods(ctx, c, "silent")
 				Expect(meshAmong(ctx, c)).To(Succeed())
-				talkFor(ctx, c, 50)
+				talkFor(ctx, c, 25)
 				expired(ctx, c)
 				suite.Inject(ctx, c, also...)
-				talkFor(ctx, c, 100)
+				talkFor(ctx, c, 50)
 
 				healed := suite.Heal(ctx, c)
 				Eventually(ctx, func() (string, error) { return c.LeaseOf(ctx, victim) }).
@@ -99,7 +99,7 @@ var _ = Describe(
 				Expect(err).NotTo(HaveOccurred())
 				undisturbed := append(podsOf(c, "node02", "node03", "node04"), mine)
 				Expect(c.StartMeshAmong(ctx, undisturbed)).To(Succeed())
-				talkFor(ctx, c, 50)
+				talkFor(ctx, c, 25)
 
 				healed := suite.Heal(ctx, c)
 				var moved string

@@ -136,7 +136,9 @@ func (m *Member) command() (node.Command, error) {
 		return node.Command{}, fmt.Errorf("configure etcd: %w", err)
 	}
 	self := reexec.Command(part, string(config))
-	return node.Command{Name: "etcd", Path: self.Path, Argv0: part, Args: self.Args[1:]}, nil
+	// One processor is enough for a few agents, and saves half of what the scheduler spends on waking threads.
+	env := append(os.Environ(), "GOMAXPROCS=1")
+	return node.Command{Name: "etcd", Path: self.Path, Argv0: part, Args: self.Args[1:], Env: env}, nil
 }
 
 func (m *Member) waitReady(ctx context.Context, process *node.Process) error {
