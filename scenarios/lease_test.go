@@ -125,7 +125,8 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			Expect(c.SubnetOf("node04")).To(Equal(reserved))
 			unbound := HaveField("ID", int64(0))
 			Consistently(ctx, func() (harness.Lease, error) { return holder(ctx, c, reserved) }).
-				WithTimeout(3 * time.Second).WithPolling(100 * time.Millisecond).Should(unbound)
+				WithTimeout(3*time.Second).WithPolling(100*time.Millisecond).
+				Should(unbound, "the reservation has become a lease that ends")
 			suite.Inject(ctx, c, fault.AgentStop{Node: "node04"})
 			Expect(holder(ctx, c, reserved)).To(And(HaveField("Key", reserved), unbound))
 			expectNothingLostBut(ctx, c, "node04")
@@ -151,10 +152,11 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 				WithTimeout(ttl).Should(ContainElement(ContainSubstring("cannot renew the lease")))
 			suite.Heal(ctx, c)
 			Eventually(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).
-				Should(HaveEach(HaveField("TTL", BeNumerically(">=", ttl/2))))
+				Should(HaveEach(HaveField("TTL", BeNumerically(">=", ttl/2))), "the leases are not renewed")
 			Consistently(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).
-				WithTimeout(ttl + ttl/2).WithPolling(100 * time.Millisecond).
-				Should(And(HaveLen(len(c.Nodes())), HaveEach(HaveField("TTL", BeNumerically(">=", time.Second)))))
+				WithTimeout(ttl+ttl/2).WithPolling(100*time.Millisecond).
+				Should(And(HaveLen(len(c.Nodes())), HaveEach(HaveField("TTL", BeNumerically(">=", time.Second)))),
+					"the leases are not renewed")
 			Expect(c.EtcdLeases(ctx)).To(ConsistOf(before), "a lease was lost and granted anew")
 			Expect(agent.Running()).To(BeTrue())
 			expectNothingLost(ctx, c)

@@ -265,8 +265,8 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			suite.Inject(ctx, c, fault.EtcdWipe{})
 			talkFor(ctx, c, 50)
 			suite.Heal(ctx, c)
-			Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10 * time.Second).
-				Should(Equal(before))
+			Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10*time.Second).
+				Should(Equal(before), "the leases of before are not registered again")
 			expectFreshPods(ctx, c, "fresh")
 			expectNothingLost(ctx, c)
 		},
@@ -299,7 +299,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(ctx, func() []string {
 				return leasesOf(ctx, c, "node01", "node02", "node03", "node04")
-			}).WithTimeout(10 * time.Second).Should(Equal(before))
+			}).WithTimeout(10*time.Second).Should(Equal(before), "the leases of before are not registered again")
 			suite.Step(c, "node05 joins")
 			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
 			Expect(c.WaitConverged(ctx)).To(Succeed())
@@ -430,7 +430,8 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(ctx, func() []string { return waiting.Tail(20) }).WithTimeout(10 * time.Second).
 				Should(ContainElement(ContainSubstring("no free subnet")))
-			Expect(waiting.Running()).To(BeTrue())
+			Consistently(waiting.Running).WithTimeout(500*time.Millisecond).
+				Should(BeTrue(), "the agent that waits for a subnet has ended")
 
 			left, err := c.SubnetOf("node03")
 			Expect(err).NotTo(HaveOccurred())
