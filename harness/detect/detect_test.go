@@ -73,7 +73,7 @@ func TestSymptomsAreNotThoseOfAnotherFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, another := range []string{
-		"not proven: build the world: start etcd on 192.168.200.10: listen tcp :2379: bind: address already in use",
+		"not proven: build the world: start etcd: listen tcp :2379: bind: address already in use",
 		"not proven: the fault is not proven: expected within 5s: the switch drops what node01 sends to etcd",
 		"A spec timeout occurred",
 		"Timed out after 10.001s.\nExpected\n    <bool>: false\nto be true",
@@ -82,7 +82,7 @@ func TestSymptomsAreNotThoseOfAnotherFailure(t *testing.T) {
 		"Unexpected error:\n    context deadline exceeded\noccurred",
 		"Unexpected error:\n    read /run/flannel/subnet.env: permission denied\noccurred",
 		"heal: heal \"uplink of node02 down\": no such device",
-		"tear down the cluster: close the machine node02 (02:42:ac:10:00:01, 172.16.12.0/24): device or resource busy",
+		"tear down the cluster: close node02 (02:42:ac:10:00:01, 172.16.12.0/24): device busy",
 		"[PANICKED] runtime error: invalid memory address or nil pointer dereference",
 	} {
 		for _, d := range all {

@@ -90,12 +90,15 @@ func TestAgentsAreBrokenAndHealed(t *testing.T) {
 	}
 }
 
-func TestRestartOfNoAgentIsNotProven(t *testing.T) {
+func TestEndOfNoAgentIsNotProven(t *testing.T) {
 	w := newWorld(t)
 	must(t, w.StartAgent(t.Context(), "node01"))
 	must(t, w.agents["node01"].Kill(t.Context()))
-	if err := (AgentRestart{"node01"}).Inject(t.Context(), w); !errors.Is(err, ErrNotProven) {
-		t.Error(err)
+	for _, f := range []Fault{AgentKill{"node01"}, AgentStop{"node01"}, AgentPause{"node01"},
+		AgentRestart{"node01"}} {
+		if err := f.Inject(t.Context(), w); !errors.Is(err, ErrNotProven) || len(w.Names()) != 0 {
+			t.Errorf("%s: %v, to heal %v", f.Name(), err, w.Names())
+		}
 	}
 }
 

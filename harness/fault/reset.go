@@ -20,8 +20,8 @@ import (
 )
 
 // EtcdReset ends a node's connections to etcd, and with them its watches, and refuses new ones until it is
-// healed. Frames that are merely dropped for a while are sent again by TCP, and a watch goes on as if nothing
-// had been.
+// healed. Frames that are merely dropped for a while are sent again by TCP, and a watch goes on as if
+// nothing had been.
 type EtcdReset struct{ Node string }
 
 // Name implements Fault.
@@ -41,12 +41,14 @@ func (f EtcdReset) Inject(ctx context.Context, w World) error {
 	if err != nil {
 		return err
 	}
-	before, err := connections(machine, w.Etcd().Members())
+	var before int
+	err = prove(ctx, proofWithin, f.Node+" has a connection to etcd that can be reset",
+		func(context.Context) (_ bool, err error) {
+			before, err = connections(machine, w.Etcd().Members())
+			return before > 0, err
+		})
 	if err != nil {
 		return err
-	}
-	if before == 0 {
-		return fmt.Errorf("%w: %s has no connection to etcd that could be reset", ErrNotProven, f.Node)
 	}
 	for _, m := range w.Etcd().Members() {
 		w.OnHeal(f.Name(), func(context.Context) error { return passResets(m.Machine(), f.Name()) })

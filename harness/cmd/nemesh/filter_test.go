@@ -67,7 +67,8 @@ func TestFiltersThatAreWrong(t *testing.T) {
 			t.Errorf("%q was taken: %v", f, err)
 		}
 	}
-	if _, err := parseFilters([]string{"("}); err == nil || !strings.Contains(err.Error(), "no regular expression") {
+	_, err := parseFilters([]string{"("})
+	if err == nil || !strings.Contains(err.Error(), "no regular expression") {
 		t.Error(err)
 	}
 	o := runOptions{bin: t.TempDir(), filters: []string{"kind:a b"}}

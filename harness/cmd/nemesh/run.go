@@ -44,10 +44,10 @@ func runCommand() *cobra.Command {
 		Short: "Run scenarios, all or those that match",
 		Long: `Run scenarios in a sandbox of their own and leave a report.
 
-A FILTER with a colon is a label, such as issue:flannel-636 or kind:lease, or any label of a kind if it ends
-in the colon, such as issue: for whatever has a report. Any other is a regular expression over names; put a dot
-where a name has a colon. Several labels are joined by "or", and so are several expressions; with both, a
-scenario must match one of each. nemesh list shows names and labels.
+A FILTER with a colon is a label, such as issue:flannel-636 or kind:lease, or any label of a kind if it
+ends in the colon, such as issue: for whatever has a report. Any other is a regular expression over names;
+put a dot where a name has a colon. Several labels are joined by "or", and so are several expressions; with
+both, a scenario must match one of each. nemesh list shows names and labels.
 
 With --keep, the first scenario that fails ends the run: its world is not torn down, faults and all, nothing
 further is started, and how to enter each node is printed. Ctrl-C then tears it down. What the mesh measures
