@@ -188,6 +188,11 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			Expect(err).NotTo(HaveOccurred())
 			suite.Heal(ctx, c)
 			Expect(c.WaitConverged(ctx)).To(Succeed())
+			for _, n := range idle { // before what follows from it
+				agent, err := c.Agent(n)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(agent.Running()).To(BeTrue(), "the agent on %s ended: %s", n, strings.Join(agent.Tail(5), "\n"))
+			}
 			leases, err := c.Leases(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			owners := map[string]bool{}
@@ -197,9 +202,6 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			Expect(leases).To(HaveLen(nodes))
 			Expect(owners).To(HaveLen(nodes), "a node has two subnets")
 			for _, n := range idle {
-				agent, err := c.Agent(n)
-				Expect(err).NotTo(HaveOccurred())
-				Expect(agent.Running()).To(BeTrue(), "the agent on %s ended: %s", n, strings.Join(agent.Tail(5), "\n"))
 				m, err := c.Machine(n)
 				Expect(err).NotTo(HaveOccurred())
 				Expect(fdbOf(c, m)).To(HaveLen(nodes-1), "forwarding entries of %s", n)
