@@ -187,12 +187,13 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			_, err := c.HealOne(ctx, fault.EtcdPause{}) // the killed ones wait for it
 			Expect(err).NotTo(HaveOccurred())
 			suite.Heal(ctx, c)
-			Expect(c.WaitConverged(ctx)).To(Succeed())
+			converged := c.WaitConverged(ctx)
 			for _, n := range idle { // before what follows from it
 				agent, err := c.Agent(n)
 				Expect(err).NotTo(HaveOccurred())
 				Expect(agent.Running()).To(BeTrue(), "the agent on %s ended: %s", n, strings.Join(agent.Tail(5), "\n"))
 			}
+			Expect(converged).To(Succeed())
 			leases, err := c.Leases(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			owners := map[string]bool{}

@@ -72,7 +72,8 @@ func TestFiltersThatAreWrong(t *testing.T) {
 		t.Error(err)
 	}
 	o := runOptions{bin: t.TempDir(), filters: []string{"kind:a b"}}
-	if _, err := o.scenarios(t.Context(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "no label") {
+	_, err = o.scenarios(t.Context(), t.TempDir())
+	if err == nil || !strings.Contains(err.Error(), "no label") {
 		t.Errorf("listing, as matrix and bisect do: %v", err)
 	}
 }
