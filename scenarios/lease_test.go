@@ -183,16 +183,22 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 				_, err := c.LaunchAgent(ctx, n)
 				Expect(err).NotTo(HaveOccurred())
 			}
-			suite.Inject(ctx, c, fault.EtcdPause{}, fault.AgentKill{Node: "node03"}, fault.AgentKill{Node: "node17"})
+			stillRun := func(nodes ...string) {
+				GinkgoHelper()
+				for _, n := range nodes {
+					agent, err := c.Agent(n)
+					Expect(err).NotTo(HaveOccurred())
+					Expect(agent.Running()).To(BeTrue(), "the agent on %s ended: %s", n, strings.Join(agent.Tail(5), "\n"))
+				}
+			}
+			suite.Inject(ctx, c, fault.EtcdPause{})
+			stillRun("node03", "node17") // no race is lost while etcd is paused
+			suite.Inject(ctx, c, fault.AgentKill{Node: "node03"}, fault.AgentKill{Node: "node17"})
 			_, err := c.HealOne(ctx, fault.EtcdPause{}) // the killed ones wait for it
 			Expect(err).NotTo(HaveOccurred())
 			suite.Heal(ctx, c)
 			converged := c.WaitConverged(ctx)
-			for _, n := range idle { // before what follows from it
-				agent, err := c.Agent(n)
-				Expect(err).NotTo(HaveOccurred())
-				Expect(agent.Running()).To(BeTrue(), "the agent on %s ended: %s", n, strings.Join(agent.Tail(5), "\n"))
-			}
+			stillRun(idle...) // before what follows from it
 			Expect(converged).To(Succeed())
 			leases, err := c.Leases(ctx)
 			Expect(err).NotTo(HaveOccurred())
