@@ -7,6 +7,7 @@ package scenarios
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -19,6 +20,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/nemesh/nemesh/harness"
 	"github.com/nemesh/nemesh/harness/fault"
@@ -212,6 +214,10 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			churn, stop := context.WithCancel(ctx)
 			churned := make(chan error, 1)
 			go func() { churned <- churnTables(churn, m) }()
+			suite.Inject(ctx, c, fault.Done{
+				Node: "node01", What: "addresses changing while they are listed",
+				Do: func(*node.Machine) error { return listInterrupted() },
+			})
 			for i := range 15 {
 				p, err := c.AddPod(ctx, "node01", fmt.Sprintf("pod%d", i))
 				Expect(err).NotTo(HaveOccurred())
@@ -232,6 +238,26 @@ func wrapBridge(dir, bridge, subnetFile string) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, "bridge"), []byte(script), 0o755)
+}
+
+// listInterrupted lists addresses until a change interrupts the list. It is called where they change.
+func listInterrupted() error {
+	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE) // on a socket of its own, which no change waits for
+	if err != nil {
+		return err
+	}
+	defer nl.Close()
+	const tries = 500
+	for range tries {
+		_, err := nl.AddrList(nil, netlink.FAMILY_V4)
+		if errors.Is(err, netlink.ErrDumpInterrupted) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("none of %d lists of addresses was interrupted", tries)
 }
 
 // churnTables changes routes and addresses every 2 ms until ctx ends. There are so many addresses that the

@@ -81,7 +81,8 @@ func expectRepaired(
 ) {
 	GinkgoHelper()
 	at := time.Now()
-	Eventually(ctx, now).WithTimeout(time.Second).WithPolling(5 * time.Millisecond).Should(Equal(before))
+	Eventually(ctx, now).WithTimeout(time.Second).WithPolling(5*time.Millisecond).
+		Should(Equal(before), "what was tampered with is not put right")
 	c.Figure("repaired after", time.Since(at).Seconds(), "s")
 	talkFor(ctx, c, 50)
 	report, err := c.Mesh().Settle(ctx)

@@ -31,7 +31,7 @@ func keepsWorking(ctx context.Context, c *harness.Cluster, broken fault.Fault) {
 	talkFor(ctx, c, 150)
 	suite.Heal(ctx, c)
 	Eventually(ctx, func() []string { return leasesOf(ctx, c, "node01", "node02", "node03") }).
-		WithTimeout(10 * time.Second).Should(Equal(before))
+		WithTimeout(10*time.Second).Should(Equal(before), "the leases are not renewed")
 	suite.Step(c, "node04 joins")
 	Expect(c.StartAgent(ctx, "node04")).To(Succeed())
 	Expect(c.WaitConverged(ctx)).To(Succeed())

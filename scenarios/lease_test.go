@@ -125,7 +125,8 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			Expect(c.SubnetOf("node04")).To(Equal(reserved))
 			unbound := HaveField("ID", int64(0))
 			Consistently(ctx, func() (harness.Lease, error) { return holder(ctx, c, reserved) }).
-				WithTimeout(3 * time.Second).WithPolling(100 * time.Millisecond).Should(unbound)
+				WithTimeout(3*time.Second).WithPolling(100*time.Millisecond).
+				Should(unbound, "the reservation has become a lease that ends")
 			suite.Inject(ctx, c, fault.AgentStop{Node: "node04"})
 			Expect(holder(ctx, c, reserved)).To(And(HaveField("Key", reserved), unbound))
 			expectNothingLostBut(ctx, c, "node04")
@@ -151,10 +152,11 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 				WithTimeout(ttl).Should(ContainElement(ContainSubstring("cannot renew the lease")))
 			suite.Heal(ctx, c)
 			Eventually(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).
-				Should(HaveEach(HaveField("TTL", BeNumerically(">=", ttl/2))))
+				Should(HaveEach(HaveField("TTL", BeNumerically(">=", ttl/2))), "the leases are not renewed")
 			Consistently(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).
-				WithTimeout(ttl + ttl/2).WithPolling(100 * time.Millisecond).
-				Should(And(HaveLen(len(c.Nodes())), HaveEach(HaveField("TTL", BeNumerically(">=", time.Second)))))
+				WithTimeout(ttl+ttl/2).WithPolling(100*time.Millisecond).
+				Should(And(HaveLen(len(c.Nodes())), HaveEach(HaveField("TTL", BeNumerically(">=", time.Second)))),
+					"the leases are not renewed")
 			Expect(c.EtcdLeases(ctx)).To(ConsistOf(before), "a lease was lost and granted anew")
 			Expect(agent.Running()).To(BeTrue())
 			expectNothingLost(ctx, c)
@@ -181,11 +183,23 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 				_, err := c.LaunchAgent(ctx, n)
 				Expect(err).NotTo(HaveOccurred())
 			}
-			suite.Inject(ctx, c, fault.EtcdPause{}, fault.AgentKill{Node: "node03"}, fault.AgentKill{Node: "node17"})
+			stillRun := func(nodes ...string) {
+				GinkgoHelper()
+				for _, n := range nodes {
+					agent, err := c.Agent(n)
+					Expect(err).NotTo(HaveOccurred())
+					Expect(agent.Running()).To(BeTrue(), "the agent on %s ended: %s", n, strings.Join(agent.Tail(5), "\n"))
+				}
+			}
+			suite.Inject(ctx, c, fault.EtcdPause{})
+			stillRun("node03", "node17") // no race is lost while etcd is paused
+			suite.Inject(ctx, c, fault.AgentKill{Node: "node03"}, fault.AgentKill{Node: "node17"})
 			_, err := c.HealOne(ctx, fault.EtcdPause{}) // the killed ones wait for it
 			Expect(err).NotTo(HaveOccurred())
 			suite.Heal(ctx, c)
-			Expect(c.WaitConverged(ctx)).To(Succeed())
+			converged := c.WaitConverged(ctx)
+			stillRun(idle...) // before what follows from it
+			Expect(converged).To(Succeed())
 			leases, err := c.Leases(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			owners := map[string]bool{}
@@ -195,9 +209,6 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			Expect(leases).To(HaveLen(nodes))
 			Expect(owners).To(HaveLen(nodes), "a node has two subnets")
 			for _, n := range idle {
-				agent, err := c.Agent(n)
-				Expect(err).NotTo(HaveOccurred())
-				Expect(agent.Running()).To(BeTrue(), "the agent on %s ended: %s", n, strings.Join(agent.Tail(5), "\n"))
 				m, err := c.Machine(n)
 				Expect(err).NotTo(HaveOccurred())
 				Expect(fdbOf(c, m)).To(HaveLen(nodes-1), "forwarding entries of %s", n)

@@ -105,8 +105,8 @@ var _ = Describe("rules", Label("kind:rules"), func() {
 			Expect(reached()).To(BeTrue(), "%s does not reach the outside", from.Name)
 			before := ruleSet(c, "node02")
 			suite.Inject(ctx, c, fault.Tamper{Node: "node02", What: fault.RulesFlushed})
-			Eventually(ctx, func() []string { return ruleSet(c, "node02") }).WithTimeout(2 * time.Second).
-				Should(Equal(before))
+			Eventually(ctx, func() []string { return ruleSet(c, "node02") }).WithTimeout(2*time.Second).
+				Should(Equal(before), "the rules that were flushed are not back")
 			Eventually(
 				ctx,
 				reached,
@@ -125,7 +125,8 @@ var _ = Describe("rules", Label("kind:rules"), func() {
 			for range 10 {
 				suite.Inject(ctx, c, fault.AgentRestart{Node: "node02"})
 			}
-			Expect(ruleSet(c, "node02")).To(Equal(before))
+			after := ruleSet(c, "node02")
+			Expect(after).To(Equal(before), "%d rules after ten restarts, %d before", len(after), len(before))
 			for _, server := range c.Pods() {
 				for _, client := range c.Pods() {
 					if server == client {

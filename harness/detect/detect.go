@@ -23,7 +23,11 @@ type Defect struct {
 	Symptom string `yaml:"symptom"`
 }
 
-// Parse reads the list of defects. Unknown fields, missing names and expressions that are none are refused.
+// anything is what no symptom may match.
+const anything = "Timed out after 10.001s."
+
+// Parse reads the list of defects. Unknown fields, missing names and expressions that are none, or that any
+// failure matches, are refused.
 func Parse(raw []byte) ([]Defect, error) {
 	var all []Defect
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
@@ -33,11 +37,15 @@ func Parse(raw []byte) ([]Defect, error) {
 	}
 	var errs []error
 	for _, d := range all {
-		if _, err := regexp.Compile(d.Symptom); err != nil || d.Name == "" || d.Symptom == "" {
-			errs = append(
-				errs,
-				fmt.Errorf("defect %q needs a name and an expression for its symptom: %w", d.Name, err),
-			)
+		symptom, err := regexp.Compile(d.Symptom)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("the symptom of defect %q is no regular expression: %w", d.Name, err))
+		case d.Name == "" || d.Symptom == "":
+			errs = append(errs, fmt.Errorf("defect %q needs a name and a symptom", d.Name))
+		case symptom.MatchString(anything) || symptom.MatchString(""):
+			errs = append(errs, fmt.Errorf("any failure at all has the symptom %q of defect %s: give it the words "+
+				"of the failure that was reported", d.Symptom, d.Name))
 		}
 	}
 	return all, errors.Join(errs...)

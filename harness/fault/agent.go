@@ -12,9 +12,9 @@ type AgentKill struct{ Node string }
 // Name implements Fault.
 func (f AgentKill) Name() string { return "agent on " + f.Node + " killed" }
 
-// Inject implements Fault. The proof is that the process is gone.
+// Inject implements Fault. The proof is that there was a process, and is none.
 func (f AgentKill) Inject(ctx context.Context, w World) error {
-	agent, err := w.Agent(f.Node)
+	agent, err := runningAgent(w, f.Node)
 	if err != nil {
 		return err
 	}
@@ -28,9 +28,10 @@ type AgentStop struct{ Node string }
 // Name implements Fault.
 func (f AgentStop) Name() string { return "agent on " + f.Node + " stopped" }
 
-// Inject implements Fault. The proof is that the process ended by itself, with exit code 0, within 5 s.
+// Inject implements Fault. The proof is that the process ran, and ended by itself, with exit code 0, within
+// 5 s.
 func (f AgentStop) Inject(ctx context.Context, w World) error {
-	agent, err := w.Agent(f.Node)
+	agent, err := runningAgent(w, f.Node)
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,8 @@ func ofNodes() []Entry {
 				return UplinkReaddressed{p.node, addr}, err
 			}},
 		onNode("etcd-cut", "a node hears nothing of etcd", func(n string) Fault { return CutFromEtcd{n} }),
+		onNode("etcd-reset", "a node's connections to etcd are reset and new ones refused",
+			func(n string) Fault { return EtcdReset{n} }),
 		onNode("etcd-black-hole", "a node can connect to etcd, and nothing passes after it",
 			func(n string) Fault { return EtcdBlackHole{n} }),
 		inWorld("partition-node", "a node is cut off from all others and etcd",

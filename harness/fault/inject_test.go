@@ -1,8 +1,11 @@
 package fault
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"regexp"
 	"slices"
@@ -87,12 +90,15 @@ func TestAgentsAreBrokenAndHealed(t *testing.T) {
 	}
 }
 
-func TestRestartOfNoAgentIsNotProven(t *testing.T) {
+func TestEndOfNoAgentIsNotProven(t *testing.T) {
 	w := newWorld(t)
 	must(t, w.StartAgent(t.Context(), "node01"))
 	must(t, w.agents["node01"].Kill(t.Context()))
-	if err := (AgentRestart{"node01"}).Inject(t.Context(), w); !errors.Is(err, ErrNotProven) {
-		t.Error(err)
+	for _, f := range []Fault{AgentKill{"node01"}, AgentStop{"node01"}, AgentPause{"node01"},
+		AgentRestart{"node01"}} {
+		if err := f.Inject(t.Context(), w); !errors.Is(err, ErrNotProven) || len(w.Names()) != 0 {
+			t.Errorf("%s: %v, to heal %v", f.Name(), err, w.Names())
+		}
 	}
 }
 
@@ -200,5 +206,63 @@ func TestCatalogueHasIDsAndNamesOfTheirOwn(t *testing.T) {
 	}
 	if _, err := Find("none"); err == nil {
 		t.Error("found what is not there")
+	}
+}
+
+// A connection that was made before is reset, and so is one that is made then; other nodes are not touched.
+func TestConnectionsToEtcdAreReset(t *testing.T) {
+	w := newWorld(t)
+	f := EtcdReset{"node01"}
+	if err := f.Inject(t.Context(), w); !errors.Is(err, ErrNotProven) || len(w.Names()) != 0 {
+		t.Fatalf("without a connection: %v, to heal %v", err, w.Names())
+	}
+	connect := func(name string) (conn net.Conn) {
+		must(t, w.machines[name].Do(func() (err error) {
+			conn, err = (&net.Dialer{KeepAlive: 100 * time.Millisecond}).DialContext(t.Context(), "tcp",
+				"192.168.200.10:2379")
+			return err
+		}))
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	connect("node01")
+	other := connect("node02")
+	must(t, f.Inject(t.Context(), w))
+	if n, err := connections(w.machines["node02"], w.Etcd().Members()); n != 1 || err != nil {
+		t.Errorf("node02 has %d connections to etcd (%v)", n, err)
+	}
+	must(t, dialEtcd(t.Context(), w, "node02"))
+	must(t, w.Heal(t.Context()))
+	must(t, dialEtcd(t.Context(), w, "node01"))
+	must(t, other.Close())
+}
+
+func TestEstablishedConnections(t *testing.T) {
+	raw := []byte{192, 168, 200, 10}
+	peer := netip.AddrPortFrom(netip.AddrFrom4([4]byte(raw)), clientPort)
+	remote := fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(raw), clientPort)
+	table := "  sl  local_address rem_address   st tx_queue\n" +
+		"   0: 00000000:094B 00000000:0000 0A 0:0\n" +
+		"   1: C9C8A8C0:D431 " + remote + " 01 0:0\n" +
+		"   2: C9C8A8C0:D432 " + remote + " 02 0:0\n" +
+		"   3: C9C8A8C0:D433 " + remote + " 01 0:0\n" +
+		"   4: " + remote + " C9C8A8C0:D433 01 0:0\n"
+	if n := established(table, peer); n != 2 {
+		t.Errorf("%d", n)
+	}
+}
+
+// The history after Since is made as long as it takes for a watch to be told; without that etcd would go on
+// serving it.
+func TestCompactionIsToldToAWatch(t *testing.T) {
+	w := newWorld(t)
+	since, err := Revision(t.Context(), w)
+	must(t, err)
+	must(t, EtcdCompacted{Since: since}.Inject(t.Context(), w))
+	must(t, EtcdCompacted{}.Inject(t.Context(), w))
+	now, err := Revision(t.Context(), w)
+	must(t, err)
+	if now != since+2 {
+		t.Errorf("revision %d after %d", now, since)
 	}
 }

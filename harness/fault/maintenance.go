@@ -15,24 +15,41 @@ import (
 )
 
 // EtcdCompacted discards etcd's history up to now, so that a watch that fell behind cannot go on.
-type EtcdCompacted struct{}
+type EtcdCompacted struct {
+	// Since is the latest revision that a watch may have seen for which the compaction is meant (Revision).
+	// History is made where there is too little of it: etcd still serves the revision after Since while that
+	// is the one it is compacted to.
+	Since int64
+}
 
 // Name implements Fault.
 func (EtcdCompacted) Name() string { return "etcd compacted" }
 
-// Inject implements Fault. The proof is that a watch from the first revision is refused.
-func (EtcdCompacted) Inject(ctx context.Context, w World) error {
+// Inject implements Fault. The proof is that a watch that goes on after Since is told of the compaction.
+func (f EtcdCompacted) Inject(ctx context.Context, w World) error {
 	return withEtcd(ctx, w, func(c *clientv3.Client) error {
 		now, err := c.Get(ctx, "now")
 		if err != nil {
-			return err
+			return fmt.Errorf("ask etcd for its revision: %w", err)
 		}
-		if _, err := c.Compact(ctx, now.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
-			return err
+		at := now.Header.Revision
+		for at < f.Since+2 {
+			put, err := c.Put(ctx, "history", "made")
+			if err != nil {
+				return fmt.Errorf("make history: %w", err)
+			}
+			at = put.Header.Revision
 		}
-		_, err = c.Get(ctx, "now", clientv3.WithRev(1))
-		if err == nil || !strings.Contains(err.Error(), "compacted") {
-			return fmt.Errorf("%w: revision 1 can still be read (%w)", ErrNotProven, err)
+		_, err = c.Compact(ctx, at, clientv3.WithCompactPhysical())
+		if err != nil && !errors.Is(err, rpctypes.ErrCompacted) { // nobody wrote since the last compaction
+			return fmt.Errorf("compact etcd to revision %d: %w", at, err)
+		}
+		ctx, cancel := context.WithTimeout(ctx, proofWithin)
+		defer cancel()
+		resp := <-c.Watch(ctx, w.EtcdPrefix()+"/", clientv3.WithPrefix(), clientv3.WithRev(f.Since+1))
+		if err := resp.Err(); !errors.Is(err, rpctypes.ErrCompacted) {
+			return fmt.Errorf("%w: a watch from revision %d goes on after etcd was compacted to %d (%w)",
+				ErrNotProven, f.Since+1, at, err)
 		}
 		return nil
 	})
@@ -69,7 +86,7 @@ func (f EtcdRestored) Inject(ctx context.Context, w World) error {
 	if err := makeHistory(ctx, w); err != nil {
 		return err
 	}
-	before, err := revision(ctx, w)
+	before, err := Revision(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -82,7 +99,7 @@ func (f EtcdRestored) Inject(ctx context.Context, w World) error {
 	if err := w.Etcd().Start(ctx); err != nil {
 		return err
 	}
-	after, err := revision(ctx, w)
+	after, err := Revision(ctx, w)
 	if err == nil && after >= before {
 		err = fmt.Errorf("%w: revision %d came after %d", ErrNotProven, after, before)
 	}
@@ -100,7 +117,8 @@ func makeHistory(ctx context.Context, w World) error {
 	})
 }
 
-func revision(ctx context.Context, w World) (n int64, err error) {
+// Revision asks etcd for its revision: nobody has seen a later one.
+func Revision(ctx context.Context, w World) (n int64, err error) {
 	err = withEtcd(ctx, w, func(c *clientv3.Client) error {
 		resp, err := c.Get(ctx, "now")
 		if err == nil {

@@ -318,3 +318,19 @@ func TestWatchFollowsChangesAndCompaction(t *testing.T) {
 	must(t, err)
 	until(t, views, 2)
 }
+
+// etcd answers no request for a sign of life on a watch from a revision that does not exist yet, and nobody
+// writes in a quiet cluster: its agents used to list again and again, and said so each time.
+func TestQuietEtcdIsListedOnce(t *testing.T) {
+	c, ctx := server(t), t.Context()
+	_, err := c.Put(ctx, prefix+"/subnets/10.0.1.0-24", `{"PublicIP":"10.1.0.1"}`)
+	must(t, err)
+	const check, timeout = 20 * time.Millisecond, 500 * time.Millisecond
+	ctx, stop := context.WithTimeout(ctx, 4*timeout)
+	defer stop()
+	var views []lease.View
+	lease.NewWatcher(store(c), check, timeout).Run(ctx, func(v lease.View) { views = append(views, v) })
+	if len(views) != 1 || len(views[0].Leases) != 1 {
+		t.Errorf("%d views of what never changed: %+v", len(views), views)
+	}
+}

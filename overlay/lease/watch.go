@@ -119,7 +119,9 @@ func (w *Watcher) once(ctx context.Context, changed func(View)) error {
 
 	heard := make(chan struct{}, 1)
 	background.Go(func() { w.watchStream(ctx, cancel, heard) }) // Watch does not return before etcd answers
-	events := w.store.client.Watch(ctx, w.store.root(), clientv3.WithPrefix(), clientv3.WithRev(revision+1),
+	// From the revision of the list and not the next: while that is in the future, which it is until somebody
+	// writes, etcd answers no request for a sign of life (server/storage/mvcc, progressIfSync).
+	events := w.store.client.Watch(ctx, w.store.root(), clientv3.WithPrefix(), clientv3.WithRev(revision),
 		clientv3.WithCreatedNotify())
 	for resp := range events {
 		select {
@@ -137,10 +139,13 @@ func (w *Watcher) once(ctx context.Context, changed func(View)) error {
 		}
 		w.note(nil)
 		latest.raise(resp.Header.Revision)
-		for _, e := range resp.Events {
+		fresh := slices.DeleteFunc(resp.Events, func(e *clientv3.Event) bool {
+			return e.Kv.ModRevision <= revision // of the list
+		})
+		for _, e := range fresh {
 			apply(keys, e)
 		}
-		if len(resp.Events) > 0 {
+		if len(fresh) > 0 {
 			changed(w.store.view(keys, resp.Header.Revision, cache))
 		}
 	}

@@ -123,6 +123,7 @@ func promisesOfNodes() []promise {
 		promised(ofNode, "uplink-readdressed", "uplink of .* has another address",
 			"the new address is published; peers follow within seconds"),
 		promised(ofNode, "etcd-cut", ".* cut off from etcd", idle),
+		promised(ofNode, "etcd-reset", "connections of .* to etcd reset", idle),
 		promised(ofNode, "etcd-black-hole", "connections of .* to etcd swallowed", idle),
 		promised(ofNode, "partition-node", "partition: .* isolated", cutOff),
 		promised(ofNode, "partition-one-way", "partition: .* not heard", cutOff),

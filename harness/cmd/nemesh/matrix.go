@@ -47,7 +47,7 @@ func matrixCommand() *cobra.Command {
 		Long: `Run scenarios against several agents, and in several worlds when asked, and render one table.
 
 What has a verdict in the output folder is not run again, so an interrupted matrix goes on where it stopped;
-use --again for a fresh one. PATH is a binary, a driver file, or the word ours.`,
+use --again for a fresh one. FILTER is as in nemesh run. PATH is a binary, a driver file, or the word ours.`,
 		Example: `  nemesh matrix --agent ours=ours --agent flannel-0.28=/opt/flanneld-v0.28.9
   nemesh matrix --agent ours=ours --backend vxlan,host-gw kind:survival`,
 		RunE: func(_ *cobra.Command, args []string) error { return o.run(args) },
@@ -133,6 +133,9 @@ func (o matrixOptions) run(filters []string) error {
 		return err
 	}
 	o.bin = finder.bin
+	if _, err := parseFilters(filters); err != nil {
+		return err
+	}
 	names := make([]string, 0, len(columns))
 	for i := range columns {
 		if err := columns[i].world.resolve(ctx, o.bin); err != nil {

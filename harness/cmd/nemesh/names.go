@@ -31,7 +31,10 @@ func (o *runOptions) scenarios(ctx context.Context, dir string) ([]scenario, err
 	all := runOptions{bin: o.bin, procs: 1, timeout: o.timeout, filters: o.filters}
 	file := filepath.Join(dir, "names.json")
 	// Without --output-dir Ginkgo takes even an absolute path for one below the suite's folder.
-	cmd := all.ginkgo(ctx, "--dry-run", "--json-report="+filepath.Base(file), "--output-dir="+dir)
+	cmd, err := all.ginkgo(ctx, "--dry-run", "--json-report="+filepath.Base(file), "--output-dir="+dir)
+	if err != nil {
+		return nil, err
+	}
 	cmd.Env = append(os.Environ(), binEnv(o.bin))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, out)

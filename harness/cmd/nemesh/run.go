@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -45,8 +44,10 @@ func runCommand() *cobra.Command {
 		Short: "Run scenarios, all or those that match",
 		Long: `Run scenarios in a sandbox of their own and leave a report.
 
-A FILTER with a colon is a label, such as issue:flannel-636 or kind:lease; any other is a regular expression
-over names. Several are joined by "or". nemesh list shows names and labels.
+A FILTER with a colon is a label, such as issue:flannel-636 or kind:lease, or any label of a kind if it
+ends in the colon, such as issue: for whatever has a report. Any other is a regular expression over names;
+put a dot where a name has a colon. Several labels are joined by "or", and so are several expressions; with
+both, a scenario must match one of each. nemesh list shows names and labels.
 
 With --keep, the first scenario that fails ends the run: its world is not torn down, faults and all, nothing
 further is started, and how to enter each node is printed. Ctrl-C then tears it down. What the mesh measures
@@ -56,6 +57,7 @@ Exit codes: 0 all passed, 1 something failed, 2 something was not proven or the 
 		Example: `  nemesh run
   nemesh run flannel-636
   nemesh run kind:lease fault:etcd-stop
+  nemesh run issue:
   nemesh run --keep 'tampering .* rules flushed'
   nemesh run --agent /usr/local/bin/flanneld`,
 		ValidArgsFunction: completeLabels,
@@ -79,10 +81,8 @@ func (o *runOptions) run() error {
 	if o.procs < 1 {
 		return fmt.Errorf("--procs %d: at least 1", o.procs)
 	}
-	for _, f := range o.filters {
-		if _, err := regexp.Compile(f); err != nil && !strings.Contains(f, ":") {
-			return fmt.Errorf("filter %q is no regular expression: %w", f, err)
-		}
+	if _, err := parseFilters(o.filters); err != nil {
+		return err
 	}
 	if err := o.findBinaries(); err != nil {
 		return err
@@ -243,7 +243,10 @@ func (o *runOptions) start(ctx context.Context, dir, recordPath string, seed int
 		return nil, fmt.Errorf("keep Ginkgo's output: %w", err)
 	}
 	defer log.Close()
-	cmd := o.ginkgo(ctx, fmt.Sprintf("--seed=%d", seed))
+	cmd, err := o.ginkgo(ctx, fmt.Sprintf("--seed=%d", seed))
+	if err != nil {
+		return nil, err
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), suite.RecordEnv+"="+recordPath, build.Env+"="+o.bin)
 	cmd.Env = append(append(cmd.Env, o.world.env()...), o.keeper.env()...)
@@ -254,21 +257,14 @@ func (o *runOptions) start(ctx context.Context, dir, recordPath string, seed int
 }
 
 // ginkgo prepares the Ginkgo CLI with the filters of this run.
-func (o *runOptions) ginkgo(ctx context.Context, more ...string) *exec.Cmd {
+func (o *runOptions) ginkgo(ctx context.Context, more ...string) (*exec.Cmd, error) {
 	args := []string{"run", fmt.Sprintf("--procs=%d", o.procs), "--no-color", "-v", "--randomize-all=false",
 		"--timeout=" + o.timeout.String(), "--grace-period=" + o.grace()}
-	var labels []string
-	for _, f := range o.filters {
-		if strings.Contains(f, ":") {
-			labels = append(labels, "("+f+")")
-		} else {
-			args = append(args, "--focus="+f)
-		}
+	chosen, err := parseFilters(o.filters)
+	if err != nil {
+		return nil, err
 	}
-	if len(labels) > 0 {
-		args = append(args, "--label-filter="+strings.Join(labels, " || "))
-	}
-	args = append(append(args, more...), filepath.Join(o.bin, "scenarios.test"))
+	args = append(append(append(args, chosen...), more...), filepath.Join(o.bin, "scenarios.test"))
 	cmd := exec.CommandContext(ctx, filepath.Join(o.bin, "ginkgo"), args...)
 	// Ginkgo's processes are a group: each must hear of an interruption to tear its worlds down, as it would
 	// from a terminal.
@@ -280,7 +276,7 @@ func (o *runOptions) ginkgo(ctx context.Context, more ...string) *exec.Cmd {
 		return nil
 	}
 	cmd.WaitDelay = 20 * time.Second
-	return cmd
+	return cmd, nil
 }
 
 // grace is what Ginkgo gives a scenario after its time has run out.
