@@ -27,8 +27,12 @@ import (
 	"github.com/nemesh/nemesh/harness/underlay"
 )
 
-// Uplink is the name of every machine's link to the switch.
-const Uplink = "eth0"
+const (
+	// Uplink is the name of every machine's link to the switch.
+	Uplink = "eth0"
+	// Bridge is what the CNI bridge plugin calls the bridge of a machine's pods by default.
+	Bridge = "cni0"
+)
 
 // Options describe a machine.
 type Options struct {
