@@ -291,15 +291,6 @@ func (m *Machine) Replug() error {
 	return m.plugAddr6()
 }
 
-// Reboot switches the machine off and on: processes, pods, links, rules and /run are gone; /var/lib and
-// /etc/cni are kept.
-func (m *Machine) Reboot(ctx context.Context) error {
-	if err := m.PowerOff(ctx); err != nil {
-		return err
-	}
-	return m.PowerOn(ctx)
-}
-
 // Close switches the machine off and deletes its disk.
 func (m *Machine) Close() error {
 	return errors.Join(m.PowerOff(context.Background()), os.RemoveAll(m.opts.Dir))
