@@ -58,7 +58,9 @@ func (c *Cluster) Follow(ctx context.Context, from, to string) (packet.Trace, er
 func (c *Cluster) end(name string) (packet.End, error) {
 	for _, p := range c.Pods() {
 		if p.Name == name {
-			return packet.End{Name: name, Addr: p.Addr(), Node: p.Machine.Name(), Device: pod.IfName, NS: p.NetNS}, nil
+			return packet.End{
+				Name: name, Addr: p.Addr(), Node: p.Machine.Name(), Device: pod.IfName, NS: p.NetNS,
+			}, nil
 		}
 	}
 	n, err := c.Node(name)

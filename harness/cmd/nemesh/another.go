@@ -51,8 +51,8 @@ func (a another) run(ctx context.Context) error {
 	return nil
 }
 
-// exactly makes a filter for each of some scenarios. Ginkgo matches "suite scenario"; a colon would make it a
-// label.
+// exactly makes a filter for each of some scenarios. Ginkgo matches "suite scenario"; a colon would make it
+// a label.
 func exactly(scenarios ...string) []string {
 	var filters []string
 	for _, s := range scenarios {
