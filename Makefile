@@ -68,4 +68,4 @@ help: ## this list
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
 clean: ## delete what was built and all reports
-	rm -rf $(BIN) reports/runs reports/latest reports/detect
+	rm -rf $(BIN) reports/runs reports/latest reports/bisect reports/detect reports/matrix

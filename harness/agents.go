@@ -15,6 +15,7 @@ import (
 
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/etcd"
+	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/reports/record"
@@ -125,13 +126,13 @@ func (c *Cluster) succeed(ctx context.Context, n *Node, ended *node.Process) (*n
 	if n.agent != ended || ended.Told() {
 		return nil, nil
 	}
-	command := n.driver.Command(c.spec(n))
-	command.Notify = true
-	next, err := n.Start(ctx, command)
-	if err == nil {
-		n.agent = next
+	next, err := n.Start(ctx, ended.Command())
+	if err != nil {
+		return nil, err
 	}
-	return next, err
+	n.agent = next
+	c.noteProcess(n.Name(), next)
+	return next, nil
 }
 
 // StartAgent starts a node's agent and returns when it has said which subnet it has and its device is there.
@@ -414,9 +415,10 @@ func (c *Cluster) DataPlane(name string) ([]string, error) {
 
 // Reboot switches a node off and on. Its pods are gone, and so is its agent, until it is started.
 func (c *Cluster) Reboot(ctx context.Context, name string) error {
-	c.noteFault(name+" rebooted", record.FaultProved, "", nil)
+	broke := fault.NodeReboot{Node: name}.Name()
+	c.noteFault(broke, record.FaultProved, "", nil)
 	c.mu.Lock()
-	c.broke = append(c.broke, name+" rebooted")
+	c.broke = append(c.broke, broke)
 	c.mu.Unlock()
 	if err := c.PowerOff(ctx, name); err != nil {
 		return err
@@ -435,7 +437,7 @@ func (c *Cluster) PowerOff(ctx context.Context, name string) error {
 		return err
 	}
 	for _, p := range c.PodsOn(name) {
-		c.forgetPod(p)
+		c.ForgetPod(p)
 		if err := p.Close(); err != nil {
 			return err
 		}

@@ -14,13 +14,12 @@ import (
 
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/packet"
+	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/reports/record"
 )
 
 const (
-	// bridgeName is what the CNI plugin calls a node's bridge.
-	bridgeName = "cni0"
 	// followWithin bounds following one packet, and maxFollowed is how many are followed after a failure.
 	followWithin = 3 * time.Second
 	maxFollowed  = 2
@@ -43,7 +42,7 @@ func (c *Cluster) Follow(ctx context.Context, from, to string) (packet.Trace, er
 	}
 	for _, n := range c.nodes {
 		path.Nodes = append(path.Nodes, packet.Node{
-			Name: n.Name(), Addr: n.Addr(), Bridge: bridgeName, Device: c.device(n), Uplink: node.Uplink,
+			Name: n.Name(), Addr: n.Addr(), Bridge: node.Bridge, Device: c.device(n), Uplink: node.Uplink,
 			Port: n.Name(), NS: n.NetNS(),
 		})
 	}
@@ -59,7 +58,9 @@ func (c *Cluster) Follow(ctx context.Context, from, to string) (packet.Trace, er
 func (c *Cluster) end(name string) (packet.End, error) {
 	for _, p := range c.Pods() {
 		if p.Name == name {
-			return packet.End{Name: name, Addr: p.Addr(), Node: p.Machine.Name(), Device: "eth0", NS: p.NetNS}, nil
+			return packet.End{
+				Name: name, Addr: p.Addr(), Node: p.Machine.Name(), Device: pod.IfName, NS: p.NetNS,
+			}, nil
 		}
 	}
 	n, err := c.Node(name)

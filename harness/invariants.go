@@ -15,6 +15,7 @@ import (
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/invariant"
 	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/reports/record"
 )
 
@@ -176,7 +177,7 @@ func (c *Cluster) collect(n *Node) (invariant.Node, error) {
 		if !p.NetNS.IsOpen() {
 			continue // it has vanished
 		}
-		inside, err := invariant.CollectPod(p.Name, p.NetNS, podInterface)
+		inside, err := invariant.CollectPod(p.Name, p.NetNS, pod.IfName)
 		if err != nil {
 			return got, err
 		}
@@ -185,9 +186,6 @@ func (c *Cluster) collect(n *Node) (invariant.Node, error) {
 	got.Agent = c.agentState(n)
 	return got, nil
 }
-
-// podInterface is the name that a pod's interface is given by CNI ADD.
-const podInterface = "eth0"
 
 // join puts the lease of a plain flannel peer into etcd, and takes it away again, and notes which nodes with
 // a running agent and a lease did not follow in time.

@@ -26,7 +26,7 @@ func (o Options) underlay6(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(raw), Underlay6.Bits())
 }
 
-// join makes a pod an endpoint of the mesh, once for each family in which it has an address.
+// joinMesh makes a pod an endpoint of the mesh, once for each family in which it has an address.
 func (c *Cluster) joinMesh(p *pod.Pod) error {
 	if err := c.mesh.Add(probe.Endpoint{Name: p.Name, NS: p.NetNS, Addr: p.Addr()}); err != nil {
 		return err

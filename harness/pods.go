@@ -42,7 +42,7 @@ func (n *Node) Network() pod.Network {
 
 // VanishPod takes a pod away without telling CNI, as a crash does.
 func (c *Cluster) VanishPod(p *pod.Pod) error {
-	c.forgetPod(p)
+	c.ForgetPod(p)
 	return p.Vanish()
 }
 
@@ -51,12 +51,9 @@ func (c *Cluster) DelPod(ctx context.Context, p *pod.Pod) error {
 	if err := p.Del(ctx); err != nil {
 		return err
 	}
-	c.forgetPod(p)
+	c.ForgetPod(p)
 	return nil
 }
-
-// ForgetPod has the cluster and the mesh forget a pod that is gone without DEL.
-func (c *Cluster) ForgetPod(p *pod.Pod) { c.forgetPod(p) }
 
 // CollectGarbage frees, by CNI GC, what containers on a node had that are not pods any more, as a container
 // runtime does after a reboot.
@@ -68,7 +65,8 @@ func (c *Cluster) CollectGarbage(ctx context.Context, nodeName string) error {
 	return pod.GC(ctx, n.Machine, n.Network(), c.PodsOn(nodeName)...)
 }
 
-func (c *Cluster) forgetPod(p *pod.Pod) {
+// ForgetPod has the cluster and the mesh forget a pod that is gone.
+func (c *Cluster) ForgetPod(p *pod.Pod) {
 	c.mesh.Remove(p.Name)
 	c.mesh.Remove(Over6(p.Name))
 	c.notePod(p, true)

@@ -1,10 +1,12 @@
 package driver_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/sandbox"
+	"github.com/nemesh/nemesh/reports/record"
 )
 
 // flanneldEnv names the environment variable with the path of a real flanneld.
@@ -198,10 +201,16 @@ func TestNotifyAloneIsWaitedFor(t *testing.T) {
 	clean(t)
 }
 
-// TestSupervisor: an agent that counts on being started again is, and only when nobody told it to end.
+// TestSupervisor: an agent that counts on being started again is, and only when nobody told it to end. The
+// record knows of each start.
 func TestSupervisor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "record.jsonl")
+	rec, err := record.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	d := fakeDriver(t, fakeGood, func(text string) string { return text + "\nrestart: true" })
-	c, err := harness.New(t.Context(), harness.Options{Agent: d, Nodes: 1, PodsPerNode: -1}, nil)
+	c, err := harness.New(t.Context(), harness.Options{Agent: d, Nodes: 1, PodsPerNode: -1}, rec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,6 +238,19 @@ func TestSupervisor(t *testing.T) {
 	if err != nil || third == second {
 		t.Errorf("the killed agent was not replaced by the one that was asked for: %v", err)
 	}
+	eventually(t, "the record holds every start", func() bool {
+		events, err := record.ReadFile(path)
+		if err != nil && !errors.Is(err, record.ErrCut) {
+			t.Fatal(err)
+		}
+		var started []int
+		for _, e := range events {
+			if e.Process != nil && e.Process.Machine == "node01" && !e.Process.Exited {
+				started = append(started, e.Process.Pid)
+			}
+		}
+		return slices.Equal(started, []int{first.Pid(), second.Pid(), third.Pid()})
+	})
 }
 
 // eventually waits for a condition.

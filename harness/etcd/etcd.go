@@ -24,9 +24,10 @@ import (
 )
 
 const (
-	dataDir    = "/var/lib/etcd"
-	clientPort = 2379
+	// ClientPort is the TCP port at which members answer clients.
+	ClientPort = 2379
 	peerPort   = 2380
+	dataDir    = "/var/lib/etcd"
 	// readyWithin bounds a member's start; on two busy cores it takes a tenth of it at most.
 	readyWithin = 20 * time.Second
 )
@@ -69,9 +70,9 @@ func (m *Member) Machine() *node.Machine { return m.opts.Machine }
 // Endpoint returns the URL at which clients reach the member.
 func (m *Member) Endpoint() string {
 	if m.opts.Authority != nil {
-		return "https://" + m.host(clientPort)
+		return "https://" + m.host(ClientPort)
 	}
-	return "http://" + m.host(clientPort)
+	return "http://" + m.host(ClientPort)
 }
 
 // Secure reports whether the member speaks TLS to its clients.
@@ -86,9 +87,6 @@ func (m *Member) peerURL() string { return "http://" + m.host(peerPort) }
 func (m *Member) host(port int) string {
 	return net.JoinHostPort(m.opts.Machine.Addr().String(), fmt.Sprint(port))
 }
-
-// ClientPort is the TCP port at which members answer clients.
-const ClientPort = clientPort
 
 // Start runs the server on the data it left, if any, and returns when it answers a linearizable read. A
 // server that ends before that is an error with its last lines. One that runs already is left as it is: a
@@ -176,7 +174,7 @@ func (m *Member) client(ctx context.Context, members []*Member) (*clientv3.Clien
 	machines := map[string]*node.Machine{}
 	config := clientv3.Config{Logger: zap.NewNop(), Context: context.WithoutCancel(ctx)}
 	for _, o := range members {
-		machines[o.host(clientPort)] = o.opts.Machine
+		machines[o.host(ClientPort)] = o.opts.Machine
 		config.Endpoints = append(config.Endpoints, o.Endpoint())
 	}
 	dial := func(ctx context.Context, addr string) (conn net.Conn, err error) {

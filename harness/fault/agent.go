@@ -65,7 +65,7 @@ func (f AgentPause) Inject(ctx context.Context, w World) error {
 		return err
 	}
 	return prove(ctx, proofWithin, "the agent is in state T", func(context.Context) (bool, error) {
-		return stopped(agent.Pid())
+		return agent.Stopped()
 	})
 }
 

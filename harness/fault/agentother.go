@@ -222,7 +222,7 @@ func (f AgentStarved) Inject(ctx context.Context, w World) error {
 		for agent.Running() && starving.Err() == nil {
 			err := agent.Pause()
 			held := waitFor(starving, starvedOf-starvedRuns)
-			isStopped, _ := stopped(agent.Pid())
+			isStopped, _ := agent.Stopped()
 			err = errors.Join(err, agent.Resume())
 			if err == nil && held && isStopped {
 				select {

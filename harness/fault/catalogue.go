@@ -92,16 +92,6 @@ func (p place) other() string {
 	return p.node
 }
 
-// Find returns the entry with an id.
-func Find(id string) (Entry, error) {
-	for _, e := range Catalogue() {
-		if e.ID == id {
-			return e, nil
-		}
-	}
-	return Entry{}, fmt.Errorf("there is no fault %q: `nemesh list` names them all", id)
-}
-
 // Catalogue lists every kind of fault, by what it breaks. A new kind is a struct and a line here.
 func Catalogue() []Entry {
 	return slices.Concat(ofEtcd(), ofKeys(), ofAgents(), ofNodes(), ofKernels(), ofDisks(), ofPods())

@@ -11,9 +11,6 @@ import (
 	"github.com/nemesh/nemesh/harness/node"
 )
 
-// podBridge is what the bridge plugin calls the pods' bridge by default.
-const podBridge = "cni0"
-
 // BridgeReaddressed gives a node's cni0 another address than its subnet's first, as a subnet of before does
 // (`"cni0" already has an IP address different from …`); the heal gives the old ones back.
 type BridgeReaddressed struct{ Node string }
@@ -38,7 +35,7 @@ func (f BridgeReaddressed) Inject(_ context.Context, w World) error {
 		if !machine.On() || machine.Boot() != boot {
 			return nil
 		}
-		bridge, err := machine.Netlink().LinkByName(podBridge)
+		bridge, err := machine.Netlink().LinkByName(node.Bridge)
 		if errors.As(err, &netlink.LinkNotFoundError{}) {
 			return fmt.Errorf("cni0 of %s is gone", f.Node) // another heal may bring it back
 		}
@@ -83,7 +80,7 @@ func bridgeOf(w World, name string) (*node.Machine, netlink.Link, error) {
 	if !machine.On() {
 		return nil, nil, fmt.Errorf("%w: %s is switched off", ErrNotProven, name)
 	}
-	bridge, err := machine.Netlink().LinkByName(podBridge)
+	bridge, err := machine.Netlink().LinkByName(node.Bridge)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: find cni0 of %s (the first pod brings it): %w", ErrNotProven, name, err)
 	}
@@ -129,7 +126,7 @@ func (f BridgeDeleted) Inject(_ context.Context, w World) error {
 	if err := machine.Netlink().LinkDel(bridge); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotProven, err)
 	}
-	_, err = machine.Netlink().LinkByName(podBridge)
+	_, err = machine.Netlink().LinkByName(node.Bridge)
 	if !errors.As(err, &netlink.LinkNotFoundError{}) {
 		return fmt.Errorf("%w: cni0 of %s is still there (%w)", ErrNotProven, f.Node, err)
 	}
@@ -163,15 +160,15 @@ func rememberBridge(m *node.Machine, bridge netlink.Link) (*bridgeWas, error) {
 // there.
 func (b *bridgeWas) restore(m *node.Machine) error {
 	nl := m.Netlink()
-	bridge, err := nl.LinkByName(podBridge)
+	bridge, err := nl.LinkByName(node.Bridge)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		err = nl.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{
-			Name: podBridge, MTU: b.attrs.MTU, HardwareAddr: b.attrs.HardwareAddr, TxQLen: -1,
+			Name: node.Bridge, MTU: b.attrs.MTU, HardwareAddr: b.attrs.HardwareAddr, TxQLen: -1,
 		}})
 		if err != nil {
 			return fmt.Errorf("make cni0 of %s: %w", m.Name(), err)
 		}
-		bridge, err = nl.LinkByName(podBridge)
+		bridge, err = nl.LinkByName(node.Bridge)
 	}
 	if err != nil {
 		return err

@@ -72,8 +72,6 @@ func dialMember(ctx context.Context, w World, m *etcd.Member, node string) error
 	return dialWithin(ctx, w, m, node, 300*time.Millisecond)
 }
 
-const clientPort = etcd.ClientPort
-
 func dialWithin(ctx context.Context, w World, m *etcd.Member, node string, within time.Duration) error {
 	u, err := url.Parse(m.Endpoint())
 	if err != nil {

@@ -1,11 +1,8 @@
 package fault
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -86,26 +83,4 @@ func (f AgeNeighbours) expire(w World, name string) error {
 		}
 	}
 	return nil
-}
-
-// stopped reports whether every thread of a process is in state T (proc(5)). One thread is not enough:
-// SIGSTOP reaches those on other processors later.
-func stopped(pid int) (bool, error) {
-	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	if err != nil {
-		return false, err
-	}
-	if len(stats) == 0 {
-		return false, fmt.Errorf("process %d has no threads", pid)
-	}
-	for _, path := range stats {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			return false, err
-		}
-		if _, state, _ := bytes.Cut(raw, []byte(") ")); !bytes.HasPrefix(state, []byte("T")) {
-			return false, fmt.Errorf("%s reads %q", path, raw)
-		}
-	}
-	return true, nil
 }

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/underlay"
 )
 
@@ -215,7 +216,7 @@ type EtcdSlow struct{ By time.Duration }
 func (EtcdSlow) Name() string { return "etcd slow" }
 
 func (f EtcdSlow) impairment() underlay.Impairment {
-	return underlay.Impairment{Delay: f.By, TCPPort: clientPort}
+	return underlay.Impairment{Delay: f.By, TCPPort: etcd.ClientPort}
 }
 
 // Mechanism implements Mechanical.

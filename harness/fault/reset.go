@@ -94,7 +94,7 @@ func refuse(m *node.Machine, from netip.Addr, holder string) error {
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{unix.IPPROTO_TCP}},
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: destination, Len: 2},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binary.BigEndian.AppendUint16(nil, clientPort)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binary.BigEndian.AppendUint16(nil, etcd.ClientPort)},
 		&expr.Reject{Type: unix.NFT_REJECT_TCP_RST},
 	}})
 	if err := conn.Flush(); err != nil {
@@ -124,7 +124,7 @@ func connections(m *node.Machine, members []*etcd.Member) (n int, err error) {
 			return fmt.Errorf("list the connections of %s: %w", m.Name(), err)
 		}
 		for _, member := range members {
-			n += established(string(raw), netip.AddrPortFrom(member.Machine().Addr(), clientPort))
+			n += established(string(raw), netip.AddrPortFrom(member.Machine().Addr(), etcd.ClientPort))
 		}
 		return nil
 	})

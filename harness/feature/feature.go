@@ -5,9 +5,7 @@
 package feature
 
 import (
-	"errors"
 	"fmt"
-	"os"
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
@@ -55,7 +53,6 @@ func All() []Feature {
 			"sudo modprobe sch_netem", qdisc(func(a netlink.QdiscAttrs) netlink.Qdisc {
 				return netlink.NewNetem(a, netlink.NetemQdiscAttrs{Latency: 1000})
 			})},
-		{"tun", "the udp backend", false, "sudo modprobe tun", device("/dev/net/tun")},
 	}
 }
 
@@ -155,17 +152,4 @@ func packetSocket() error {
 		return err
 	}
 	return unix.Close(fd)
-}
-
-func device(path string) func() error {
-	return func() error {
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
-		if errors.Is(err, os.ErrPermission) {
-			return fmt.Errorf("%w (it may be opened by others on most systems: sudo chmod 0666 %s)", err, path)
-		}
-		if err != nil {
-			return err
-		}
-		return f.Close()
-	}
 }

@@ -20,11 +20,8 @@ import (
 	"github.com/nemesh/nemesh/harness/node"
 )
 
-const (
-	bridgeName = "cni0"
-	// reservations is where host-local keeps one file an address, in a folder for each network.
-	reservations = "/var/lib/cni/networks"
-)
+// reservations is where host-local keeps one file an address, in a folder for each network.
+const reservations = "/var/lib/cni/networks"
 
 // Collect reads what a machine's kernel and disk hold of an overlay with the given device and subnet file.
 // The fields Pods and Agent are left to the caller.
@@ -63,7 +60,7 @@ func (n *Node) readLinks(m *node.Machine) error {
 		case name == n.Device:
 			n.MAC = l.Attrs().HardwareAddr.String()
 			errs = append(errs, n.readEntries(nl, l))
-		case name == bridgeName:
+		case name == node.Bridge:
 			n.HasBridge = true
 			n.Bridge, err = addresses(nl, l)
 			errs = append(errs, err)

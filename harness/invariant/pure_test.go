@@ -15,7 +15,7 @@ var (
 	pfx  = netip.MustParsePrefix
 )
 
-// lease is that of the nth node of the world below.
+// leaseOf is that of the nth node of the world below.
 func leaseOf(n int) Lease {
 	return Lease{Subnet: pfx(fmt.Sprintf("10.5.%d.0/24", n)), PublicIP: addr(fmt.Sprintf("192.168.0.%d", n)),
 		Backend: "vxlan", VNI: 1, VtepMAC: fmt.Sprintf("02:00:00:00:00:%02x", n)}

@@ -27,8 +27,12 @@ import (
 	"github.com/nemesh/nemesh/harness/underlay"
 )
 
-// Uplink is the name of every machine's link to the switch.
-const Uplink = "eth0"
+const (
+	// Uplink is the name of every machine's link to the switch.
+	Uplink = "eth0"
+	// Bridge is what the CNI bridge plugin calls the bridge of a machine's pods by default.
+	Bridge = "cni0"
+)
 
 // Options describe a machine.
 type Options struct {
@@ -285,15 +289,6 @@ func (m *Machine) Replug() error {
 		return err
 	}
 	return m.plugAddr6()
-}
-
-// Reboot switches the machine off and on: processes, pods, links, rules and /run are gone; /var/lib and
-// /etc/cni are kept.
-func (m *Machine) Reboot(ctx context.Context) error {
-	if err := m.PowerOff(ctx); err != nil {
-		return err
-	}
-	return m.PowerOn(ctx)
 }
 
 // Close switches the machine off and deletes its disk.

@@ -97,13 +97,13 @@ func TestMachinesReachEachOther(t *testing.T) {
 	if _, err := b.ReadSysctl("net.ipv4.conf.eth0.forwarding"); err != nil {
 		t.Error(err)
 	}
-	if err := dialUDP(a, b); err != nil {
+	if err := dialTCP(a, b); err != nil {
 		t.Error(err)
 	}
 }
 
-// dialUDP asks b for a closed port; the refusal shows that packets go there and back.
-func dialUDP(a, b *node.Machine) error {
+// dialTCP asks b for a closed port; the refusal shows that packets go there and back.
+func dialTCP(a, b *node.Machine) error {
 	return a.Do(func() error {
 		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 		if err != nil {
@@ -126,14 +126,15 @@ func TestRebootKeepsTheDiskOnly(t *testing.T) {
 	_, err = m.AddNetNS("pod")
 	must(t, err)
 	run(t, m, "echo x > /run/gone; echo y > /var/lib/kept; echo z > /etc/cni/kept")
-	must(t, m.Reboot(t.Context()))
+	must(t, m.PowerOff(t.Context()))
+	must(t, m.PowerOn(t.Context()))
 	if p.Running() || len(m.Processes()) != 0 {
 		t.Error("a process survived the reboot")
 	}
 	if got := run(t, m, "ls /run; cat /var/lib/kept /etc/cni/kept"); got != "y\nz" {
 		t.Errorf("after the reboot: %q", got)
 	}
-	if err := dialUDP(m, newMachine(t, sw, 12, nil)); err != nil {
+	if err := dialTCP(m, newMachine(t, sw, 12, nil)); err != nil {
 		t.Error(err)
 	}
 }
@@ -221,15 +222,15 @@ func TestCutIsSilentAndHeals(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	answered := make(chan error, 1)
-	go func() { answered <- dialUDP(a, b) }()
+	go func() { answered <- dialTCP(a, b) }()
 	select {
 	case err := <-answered:
 		t.Fatalf("answered across a cut: %v", err)
 	case <-ctx.Done():
 	}
-	must(t, dialUDP(a, c))
+	must(t, dialTCP(a, c))
 	must(t, sw.Heal("m11", "m12"))
-	must(t, dialUDP(a, b))
+	must(t, dialTCP(a, b))
 }
 
 func TestTakenPortsAndAddressesAreRefused(t *testing.T) {

@@ -130,16 +130,18 @@ func (l leg) refused(place, in string, src netip.Addr) (Verdict, bool) {
 	return l.lost(RPFilter, place, in, "reverse path filtering refuses the source %s: %s", src, way), true
 }
 
+// refusing are the types of a route that leads nowhere (ip-route(8)).
+var refusing = map[string]Cause{
+	"blackhole": BlackholeRoute, "unreachable": UnreachableRoute, "prohibit": ProhibitRoute,
+}
+
 // routeLeads asks whether the route leads where it should.
 func (l leg) routeLeads(n Node, want string, route Route, found bool) (Verdict, bool) {
 	subnet := l.subnet(l.dstAddr)
 	if !found {
 		return l.lost(NoRoute, n.Name, want, "no route on %s to %s", n.Name, subnet), true
 	}
-	types := map[string]Cause{
-		"blackhole": BlackholeRoute, "unreachable": UnreachableRoute, "prohibit": ProhibitRoute,
-	}
-	if c, ok := types[route.Type]; ok {
+	if c, ok := refusing[route.Type]; ok {
 		return l.lost(c, n.Name, want, "%s has the route %q", n.Name, route), true
 	}
 	switch {

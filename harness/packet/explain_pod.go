@@ -18,10 +18,7 @@ func (l leg) fromPod() Verdict {
 		}
 	}
 	route, found := st.lookup(l.dstAddr)
-	types := map[string]Cause{
-		"blackhole": BlackholeRoute, "unreachable": UnreachableRoute, "prohibit": ProhibitRoute,
-	}
-	if c, ok := types[route.Type]; ok {
+	if c, ok := refusing[route.Type]; ok {
 		return l.lost(c, pod.Name, pod.Device, "%s has the route %q", pod.Name, route)
 	}
 	if !found {

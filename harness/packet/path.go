@@ -17,15 +17,17 @@ import (
 	"time"
 
 	"github.com/vishvananda/netns"
+
+	"github.com/nemesh/nemesh/reports/record"
 )
 
 // SwitchName is the place of hops on the switch between the machines.
 const SwitchName = "switch"
 
-// Directions of a packet on its way.
+// Directions of a packet on its way, as the record tells them.
 const (
-	Request = "request"
-	Reply   = "reply"
+	Request = record.Request
+	Reply   = record.Reply
 )
 
 // Node is a machine that a packet may pass.

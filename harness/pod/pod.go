@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	ifName = "eth0"
+	// IfName is the name that a pod's interface is given by CNI ADD.
+	IfName = "eth0"
 	// cacheDir is where libcni remembers what it added, on the machine's disk.
 	cacheDir = "/var/lib/cni"
 )
@@ -181,7 +182,7 @@ func (p *Pod) Close() error {
 func GC(ctx context.Context, m *node.Machine, network Network, alive ...*Pod) error {
 	valid := []types.GCAttachment{}
 	for _, p := range alive {
-		valid = append(valid, types.GCAttachment{ContainerID: p.Name, IfName: ifName})
+		valid = append(valid, types.GCAttachment{ContainerID: p.Name, IfName: IfName})
 	}
 	p := &Pod{Machine: m, network: network}
 	err := p.do(func(cni *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
@@ -217,5 +218,5 @@ func (p *Pod) do(fn func(*libcni.CNIConfig, *libcni.NetworkConfigList) error) er
 }
 
 func (p *Pod) runtime() *libcni.RuntimeConf {
-	return &libcni.RuntimeConf{ContainerID: p.Name, NetNS: "/run/netns/" + p.Name, IfName: ifName}
+	return &libcni.RuntimeConf{ContainerID: p.Name, NetNS: "/run/netns/" + p.Name, IfName: IfName}
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nemesh/nemesh/overlay/lease"
+	"github.com/nemesh/nemesh/overlay/netconf"
 	"github.com/nemesh/nemesh/overlay/plan"
 )
 
@@ -224,12 +225,9 @@ func (p *pass) insidePrefix(dst netip.Prefix) bool {
 }
 
 func within(networks []netip.Prefix, dst netip.Prefix) bool {
-	for _, n := range networks {
-		if dst.Bits() >= n.Bits() && n.Contains(dst.Addr()) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool {
+		return netconf.Range{Network: n}.Covers(dst)
+	})
 }
 
 func routeEntry(r plan.Route, links map[string]netlink.Link) *netlink.Route {

@@ -173,7 +173,8 @@ func (m *machine) neighbour(addr netip.Addr, dev string) (neighbour, bool) {
 	return neighbour{}, false
 }
 
-// hasDevice tells whether a listing shows anything of a device, so that what it does not show is not there.
+// listsNeighboursOf tells whether a listing shows anything of a device, so that what it does not show is not
+// there.
 func (m *machine) listsNeighboursOf(dev string) bool {
 	for _, n := range m.neighbours {
 		if n.dev == dev || n.dev == "" {

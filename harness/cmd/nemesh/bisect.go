@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,7 +33,7 @@ its verdict, with as few runs as a binary search needs. The good and the bad one
 your word; either may be the older. A version that gives no verdict is passed over.`,
 		Example: `  nemesh bisect --scenario 'flannel-636 loses' --bad 0.8.0 --good 0.28.9 --agents /opt/f`,
 		Args:    cobra.NoArgs,
-		RunE:    func(*cobra.Command, []string) error { return o.run() },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.scenario, "scenario", "", "regular expression that matches one `scenario`")
@@ -53,8 +52,8 @@ your word; either may be the older. A version that gives no verdict is passed ov
 	return cmd
 }
 
-func (o bisectOptions) run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+func (o bisectOptions) run(ctx context.Context) error {
+	ctx, stop := signal.NotifyContext(ctx, endings...)
 	defer stop()
 	all, err := o.binaries()
 	if err != nil {
@@ -176,7 +175,9 @@ func (o bisectOptions) ask(ctx context.Context, b matrix.Binary, scenario string
 	}
 	latest := filepath.Join(reports, "latest")
 	before, _ := filepath.EvalSymlinks(latest) // of an earlier bisection, if any
-	if err := runNemesh(ctx, o.bin, reports, world, 1, 10*time.Minute, []string{scenario}); err != nil {
+	one := another{bin: o.bin, reports: reports, procs: 1, timeout: 10 * time.Minute,
+		world: world.args(), filters: exactly(scenario), out: os.Stdout}
+	if err := one.run(ctx); err != nil {
 		return matrix.Unknown, err
 	}
 	if ctx.Err() != nil {

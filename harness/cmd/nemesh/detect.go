@@ -1,16 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,7 +43,7 @@ Exit codes: 0 every defect is caught, 1 one is not, 2 the command line was wrong
 		Example: `  nemesh detect
   nemesh detect deaf rules-once
   nemesh detect --all deaf        also the scenarios that are not made for it`,
-		RunE: func(_ *cobra.Command, args []string) error { return o.run(args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.bin, "bin", "", "`folder` of the binaries (default: where nemesh is)")
@@ -55,10 +54,10 @@ Exit codes: 0 every defect is caught, 1 one is not, 2 the command line was wrong
 	return cmd
 }
 
-func (o *detectOptions) run(names []string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+func (o *detectOptions) run(ctx context.Context, names []string) error {
+	ctx, stop := signal.NotifyContext(ctx, endings...)
 	defer stop()
-	runner := runOptions{bin: o.bin, timeout: o.timeout}
+	runner := runOptions{bin: o.bin}
 	if err := runner.findBinaries(); err != nil {
 		return err
 	}
@@ -107,14 +106,13 @@ func (o *detectOptions) defects(ctx context.Context, names []string) ([]detect.D
 	if err != nil {
 		return nil, err
 	}
-	raw, err := exec.CommandContext(ctx, filepath.Join(o.bin, "overlayd-defects"), "--list-defects").Output()
+	listed, err := askDefects(ctx, o.bin)
 	if err != nil {
-		return nil, fmt.Errorf("ask overlayd-defects what it can have: %w (run `make build`)", err)
+		return nil, err
 	}
 	var built []string
-	for line := range strings.Lines(string(raw)) {
-		name, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		built = append(built, name)
+	for _, d := range listed {
+		built = append(built, d.ID)
 	}
 	if len(names) == 0 {
 		names = built
@@ -143,15 +141,10 @@ func (o *detectOptions) scenarios(
 	ds []detect.Defect,
 	some bool,
 ) ([]detect.Scenario, error) {
-	dir, err := os.MkdirTemp("", "nemesh-names-")
+	lister := runOptions{bin: o.bin}
+	specs, err := lister.scenarios(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list the scenarios: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	lister := runOptions{bin: o.bin, timeout: time.Minute}
-	specs, err := lister.scenarios(ctx, dir)
-	if err != nil {
-		return nil, fmt.Errorf("list the scenarios: %w", err)
+		return nil, err
 	}
 	var all []detect.Scenario
 	for _, s := range specs {
@@ -172,34 +165,22 @@ func (o *detectOptions) scenarios(
 
 // under runs scenarios against an overlay with a defect.
 func (o *detectOptions) under(ctx context.Context, d detect.Defect) ([]detect.Cell, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("start nemesh: %w", err)
-	}
 	reports := filepath.Join(o.out, d.Name)
 	if err := os.MkdirAll(reports, 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of the run: %w", err)
 	}
-	args := []string{"run", "--reports=" + reports, "--bin=" + o.bin, "--baseline=none",
-		"--timeout=" + o.timeout.String()}
-	if o.procs > 0 {
-		args = append(args, fmt.Sprintf("--procs=%d", o.procs))
-	}
+	var said bytes.Buffer
+	run := another{bin: o.bin, reports: reports, procs: o.procs, timeout: o.timeout, out: &said,
+		env: []string{suite.DefectEnv + "=" + d.Name, "GITHUB_ACTIONS=", "GITHUB_STEP_SUMMARY="}}
 	if !o.all {
-		args = append(args, suite.RedPrefix+d.Name)
+		run.filters = []string{suite.RedPrefix + d.Name}
 	}
-	cmd := exec.CommandContext(ctx, self, args...)
-	cmd.Env = append(os.Environ(), suite.DefectEnv+"="+d.Name, "GITHUB_ACTIONS=", "GITHUB_STEP_SUMMARY=")
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
-	cmd.WaitDelay = time.Minute
-	said, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		return nil, fmt.Errorf("start nemesh: %w", err)
+	if err := run.run(ctx); err != nil {
+		return nil, err
 	}
 	outcome, err := record.Load(filepath.Join(reports, "latest", "record.jsonl"))
 	if err != nil {
-		return nil, fmt.Errorf("%w; nemesh run said:\n%s", err, said)
+		return nil, fmt.Errorf("%w; nemesh run said:\n%s", err, &said)
 	}
 	var cells []detect.Cell
 	for _, s := range outcome.Scenarios {

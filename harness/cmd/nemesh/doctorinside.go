@@ -42,9 +42,6 @@ func tried(f feature.Feature, err error) finding {
 	}
 	if err != nil {
 		found.Has = err.Error()
-		if f.Name == "tun" && errors.Is(err, os.ErrPermission) {
-			found.Fix = "sudo chmod 0666 /dev/net/tun"
-		}
 		if f.Name != "netem" {
 			found.Without = "what needs it is skipped: " + f.Needed
 		}

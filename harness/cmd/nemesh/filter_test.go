@@ -72,7 +72,7 @@ func TestFiltersThatAreWrong(t *testing.T) {
 		t.Error(err)
 	}
 	o := runOptions{bin: t.TempDir(), filters: []string{"kind:a b"}}
-	_, err = o.scenarios(t.Context(), t.TempDir())
+	_, err = o.scenarios(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "no label") {
 		t.Errorf("listing, as matrix and bisect do: %v", err)
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/nemesh/nemesh/harness/door"
 	"github.com/nemesh/nemesh/harness/sandbox"
@@ -105,7 +104,7 @@ func (k *keeper) context(ctx context.Context) (context.Context, context.CancelFu
 		return context.WithCancel(ctx)
 	}
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, endings...)
 	mine, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
 		for {

@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -98,7 +96,7 @@ Faults are listed with their arguments, in brackets, and what holds for each unl
 // list collects what is wanted. Scenarios come from the suite itself, which only starts in a sandbox.
 func list(ctx context.Context, bin string, wanted []string) (listing, error) {
 	var l listing
-	o := runOptions{bin: bin, timeout: time.Minute}
+	o := runOptions{bin: bin}
 	scenarios := slices.Contains(wanted, "scenarios")
 	if scenarios || slices.Contains(wanted, "defects") {
 		if err := o.findBinaries(); err != nil {
@@ -107,13 +105,9 @@ func list(ctx context.Context, bin string, wanted []string) (listing, error) {
 	}
 	if scenarios {
 		sandbox.Enter()
-		dir, err := os.MkdirTemp("", "nemesh-list-")
-		if err != nil {
-			return l, fmt.Errorf("list the scenarios: %w", err)
-		}
-		defer func() { _ = os.RemoveAll(dir) }()
-		if l.Scenarios, err = o.scenarios(ctx, dir); err != nil {
-			return l, fmt.Errorf("list the scenarios: %w", err)
+		var err error
+		if l.Scenarios, err = o.scenarios(ctx); err != nil {
+			return l, err
 		}
 	}
 	if slices.Contains(wanted, "faults") {

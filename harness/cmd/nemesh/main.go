@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,9 @@ const (
 	exitFailed = 1
 	exitUsage  = 2
 )
+
+// endings are the signals that end a run in good order: its worlds are torn down and its report is written.
+var endings = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
 
 // exitError carries an exit code out of a command that has said all there is to say.
 type exitError int

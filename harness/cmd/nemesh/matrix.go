@@ -5,18 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/nemesh/nemesh/harness/build"
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/matrix"
 )
@@ -50,7 +46,7 @@ What has a verdict in the output folder is not run again, so an interrupted matr
 use --again for a fresh one. FILTER is as in nemesh run. PATH is a binary, a driver file, or the word ours.`,
 		Example: `  nemesh matrix --agent ours=ours --agent flannel-0.28=/opt/flanneld-v0.28.9
   nemesh matrix --agent ours=ours --backend vxlan,host-gw kind:survival`,
-		RunE: func(_ *cobra.Command, args []string) error { return o.run(args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&o.agents, "agent", nil, "`NAME=PATH` of an agent; repeat it")
@@ -118,8 +114,8 @@ func (o matrixOptions) reports(c column) string {
 	return filepath.Join(o.out, strings.ReplaceAll(c.name, " ", "+"))
 }
 
-func (o matrixOptions) run(filters []string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+func (o matrixOptions) run(ctx context.Context, filters []string) error {
+	ctx, stop := signal.NotifyContext(ctx, endings...)
 	defer stop()
 	columns, err := o.columns()
 	if err != nil {
@@ -177,15 +173,10 @@ func (o matrixOptions) run(filters []string) error {
 
 // scenarios lists those that the filters choose.
 func (o matrixOptions) scenarios(ctx context.Context, filters []string) ([]string, error) {
-	dir, err := os.MkdirTemp("", "nemesh-names-")
+	lister := runOptions{bin: o.bin, filters: filters}
+	names, err := lister.names(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list the scenarios: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	lister := runOptions{bin: o.bin, timeout: time.Minute, filters: filters}
-	names, err := lister.names(ctx, dir)
-	if err != nil {
-		return nil, fmt.Errorf("list the scenarios: %w", err)
+		return nil, err
 	}
 	if len(names) == 0 {
 		return nil, errors.New(nothingMatched(filters))
@@ -201,47 +192,12 @@ func (o matrixOptions) fill(ctx context.Context, table *matrix.Table, c column) 
 	if len(missing) == 0 {
 		return nil
 	}
-	if err := runNemesh(ctx, o.bin, o.reports(c), c.world, o.procs, o.timeout, missing); err != nil {
+	run := another{bin: o.bin, reports: o.reports(c), procs: o.procs, timeout: o.timeout,
+		world: c.world.args(), filters: exactly(missing...), out: os.Stdout}
+	if err := run.run(ctx); err != nil {
 		return fmt.Errorf("%s: %w", c.name, err)
 	}
 	return table.AddRuns(c.name, o.reports(c))
-}
-
-// exactly is a filter for one scenario. Ginkgo matches "suite scenario"; a colon would make it a label.
-func exactly(scenario string) string {
-	return "^scenarios " + strings.ReplaceAll(regexp.QuoteMeta(scenario), ":", ".") + "$"
-}
-
-// runNemesh runs scenarios in a nemesh of their own, whose verdicts are read from its record.
-func runNemesh(ctx context.Context, bin, reports string, w worldFlags, procs int, timeout time.Duration,
-	scenarios []string,
-) error {
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("start nemesh: %w", err)
-	}
-	args := append([]string{
-		"run", "--reports=" + reports, "--bin=" + bin, "--baseline=none", "--timeout=" + timeout.String(),
-	}, w.args()...)
-	if procs > 0 {
-		args = append(args, fmt.Sprintf("--procs=%d", procs))
-	}
-	for _, s := range scenarios {
-		args = append(args, exactly(s))
-	}
-	cmd := exec.CommandContext(ctx, self, args...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
-	cmd.WaitDelay = time.Minute
-	err = cmd.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.Exited() || ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("start nemesh: %w", err)
-	}
-	return nil
 }
 
 // render writes both tables.
@@ -260,7 +216,3 @@ func (o matrixOptions) render(t *matrix.Table) error {
 	}
 	return nil
 }
-
-// binEnv names the binaries to a suite that is started outside the sandbox, which would build them
-// otherwise.
-func binEnv(bin string) string { return build.Env + "=" + bin }

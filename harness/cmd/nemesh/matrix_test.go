@@ -49,7 +49,7 @@ func TestColumnsMultiply(t *testing.T) {
 
 func TestExactlyOneScenario(t *testing.T) {
 	const name = `etcd (a+b): "c"`
-	filter := exactly(name)
+	filter := exactly(name)[0]
 	if strings.Contains(filter, ":") {
 		t.Errorf("%s would be taken for a label", filter)
 	}

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/nemesh/nemesh/harness/build"
 )
 
 // scenario is one that can be run, with the labels by which filters choose.
@@ -17,8 +20,8 @@ type scenario struct {
 }
 
 // names lists the scenarios that the filters choose, without running any.
-func (o *runOptions) names(ctx context.Context, dir string) ([]string, error) {
-	all, err := o.scenarios(ctx, dir)
+func (o *runOptions) names(ctx context.Context) ([]string, error) {
+	all, err := o.scenarios(ctx)
 	var names []string
 	for _, s := range all {
 		names = append(names, s.Name)
@@ -27,22 +30,27 @@ func (o *runOptions) names(ctx context.Context, dir string) ([]string, error) {
 }
 
 // scenarios is names with the labels of each.
-func (o *runOptions) scenarios(ctx context.Context, dir string) ([]scenario, error) {
-	all := runOptions{bin: o.bin, procs: 1, timeout: o.timeout, filters: o.filters}
+func (o *runOptions) scenarios(ctx context.Context) ([]scenario, error) {
+	dir, err := os.MkdirTemp("", "nemesh-names-")
+	if err != nil {
+		return nil, fmt.Errorf("list the scenarios: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	all := runOptions{bin: o.bin, procs: 1, timeout: time.Minute, filters: o.filters}
 	file := filepath.Join(dir, "names.json")
 	// Without --output-dir Ginkgo takes even an absolute path for one below the suite's folder.
 	cmd, err := all.ginkgo(ctx, "--dry-run", "--json-report="+filepath.Base(file), "--output-dir="+dir)
 	if err != nil {
 		return nil, err
 	}
-	cmd.Env = append(os.Environ(), binEnv(o.bin))
+	// A suite that is started outside the sandbox would build the binaries otherwise.
+	cmd.Env = append(os.Environ(), build.Env+"="+o.bin)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, out)
+		return nil, fmt.Errorf("list the scenarios: %w\n%s", err, out)
 	}
-	defer os.Remove(file)
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list the scenarios: %w", err)
 	}
 	return parseScenarios(raw)
 }

@@ -61,9 +61,9 @@ Exit codes: 0 all passed, 1 something failed, 2 something was not proven or the 
   nemesh run --keep 'tampering .* rules flushed'
   nemesh run --agent /usr/local/bin/flanneld`,
 		ValidArgsFunction: completeLabels,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			o.filters = args
-			return o.run()
+			return o.run(cmd.Context())
 		},
 	}
 	f := cmd.Flags()
@@ -77,7 +77,7 @@ Exit codes: 0 all passed, 1 something failed, 2 something was not proven or the 
 }
 
 // run enters the sandbox, where it is called again, and there runs Ginkgo on the compiled suite.
-func (o *runOptions) run() error {
+func (o *runOptions) run(ctx context.Context) error {
 	if o.procs < 1 {
 		return fmt.Errorf("--procs %d: at least 1", o.procs)
 	}
@@ -87,14 +87,14 @@ func (o *runOptions) run() error {
 	if err := o.findBinaries(); err != nil {
 		return err
 	}
-	if err := o.world.resolve(context.Background(), o.bin); err != nil {
+	if err := o.world.resolve(ctx, o.bin); err != nil {
 		return err
 	}
 	sandbox.Enter()
 	if _, err := os.Stat(o.bin); err != nil {
 		return fmt.Errorf("%w: the sandbox has a /run of its own, so the binaries must be elsewhere", err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(ctx, endings...)
 	defer stop()
 	dir, err := makeRunDir(o.reports)
 	if err != nil {

@@ -84,7 +84,7 @@ type needsV2Error struct{ agent string }
 
 func (e *needsV2Error) Error() string {
 	return e.agent + " speaks etcd's v2 API, which the etcd that is built in does not have: bring an etcd " +
-		"3.5 with --etcd-bin (or, where several agents are run, --etcd-v2-bin)"
+		"3.4 or 3.5 with --etcd-bin (or, where several agents are run, --etcd-v2-bin)"
 }
 
 // resolve makes paths absolute, opens the driver, checks it, and asks the agent for its version.
