@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/nemesh/nemesh/harness/etcd"
@@ -28,10 +30,10 @@ type EtcdReset struct{ Node string }
 func (f EtcdReset) Name() string { return "connections of " + f.Node + " to etcd reset" }
 
 // Mechanism implements Mechanical.
-func (f EtcdReset) Mechanism() string { return "nftables on etcd's machines" }
+func (f EtcdReset) Mechanism() string { return "sock_diag on the node, nftables on etcd's machines" }
 
-// resetWithin bounds how long a connection may live: it is reset at its next segment, which for one that is
-// idle is Go's TCP keep-alive after 15 s.
+// resetWithin bounds how long a connection may live in a kernel that cannot end it by itself: it is reset at
+// its next segment, which for one that is idle is Go's TCP keep-alive after 15 s.
 const resetWithin = 20 * time.Second
 
 // Inject implements Fault. The proof is that the node had connections to etcd, has none any more, and is
@@ -55,6 +57,9 @@ func (f EtcdReset) Inject(ctx context.Context, w World) error {
 		if err := refuse(m.Machine(), machine.Addr(), f.Name()); err != nil {
 			return err
 		}
+	}
+	if err := endConnections(machine, w.Etcd().Members()); err != nil {
+		return err
 	}
 	return prove(ctx, resetWithin, f.Node+" has no connection to etcd and gets none",
 		func(ctx context.Context) (bool, error) {
@@ -114,6 +119,30 @@ func passResets(m *node.Machine, holder string) error {
 		return fmt.Errorf("have %s take connections again: %w", m.Name(), err)
 	}
 	return nil
+}
+
+// endConnections has a machine's kernel end its connections to the members of etcd, as ss -K does. One built
+// without CONFIG_INET_DIAG_DESTROY does not, and then they end at their next segment.
+func endConnections(m *node.Machine, members []*etcd.Member) error {
+	return m.Do(func() error {
+		sockets, err := netlink.SocketDiagTCP(unix.AF_INET)
+		if err != nil {
+			return nil //nolint:nilerr // no tcp_diag: see above
+		}
+		for _, s := range sockets {
+			for _, member := range members {
+				if s.ID.DestinationPort != etcd.ClientPort ||
+					!s.ID.Destination.Equal(member.Machine().Addr().AsSlice()) {
+					continue
+				}
+				_ = netlink.SocketDestroy(
+					&net.TCPAddr{IP: s.ID.Source, Port: int(s.ID.SourcePort)},
+					&net.TCPAddr{IP: s.ID.Destination, Port: int(s.ID.DestinationPort)},
+				)
+			}
+		}
+		return nil
+	})
 }
 
 // connections counts a machine's established TCP connections to the members of etcd.
