@@ -61,8 +61,10 @@ type Agent struct {
 	online  bool          // the view comes from etcd, not from the saved state
 	had     bool          // a lease was held in this run
 	renewed time.Time
-	noted   map[string]bool
-	written bool // subnet.env stands
+	// acquired is when the lease was taken last.
+	acquired time.Time
+	noted    map[string]bool
+	written  bool // subnet.env stands
 }
 
 // New prepares an agent; nothing is touched yet.
@@ -324,6 +326,7 @@ func (a *Agent) configure(raw []byte) error {
 	a.uplink = a.settle(a.uplink)
 	a.takeAddresses()
 	a.rememberNetworks()
+	a.disown()
 	a.chooseMACs()
 	return nil
 }
