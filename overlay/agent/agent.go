@@ -212,7 +212,7 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 			pause = nextPause(pause, since)
 			published = time.Now()
 			if next := a.publish(ctx); !next.IsZero() {
-				recheck.Reset(time.Until(next) + time.Second)
+				recheck.Reset(recheckIn(time.Until(next)))
 			}
 		}
 		if again {
@@ -376,6 +376,9 @@ func (a *Agent) startSaved() {
 	a.log.Warn("etcd does not answer; starting as saved", "subnet", own, "peers", len(view.Leases)-1)
 }
 
+// recheckIn is how long to wait for the end of a record, at most a day: etcd may hold one of the year 9999.
+func recheckIn(ends time.Duration) time.Duration { return min(ends, 24*time.Hour) + time.Second }
+
 // nextPause is the pause after a publication that came this long after the one before.
 func nextPause(pause, since time.Duration) time.Duration {
 	if since > 2*pause {
@@ -396,15 +399,17 @@ func (a *Agent) publish(ctx context.Context) (next time.Time) {
 	}
 	known := a.view
 	known.Owners = append(slices.Clip(known.Owners), a.kept...)
-	peers, doubt, next := lease.Peers(
-		known, a.own.Subnet, a.opts.PublicIP, a.opts.PublicIPv6, a.opts.PeerHold, time.Now())
-	state, rejected := a.backend.Plan(plan.Input{
-		Config: a.config, Own: a.own, Peers: peers, Uplink: a.uplink,
+	in := plan.Input{
+		Config: a.config, Own: a.own, Uplink: a.uplink,
 		VtepMAC: a.state.VtepMAC, VtepMAC6: a.state.VtepMAC6, Masquerade: a.opts.IPMasq,
 		RandomFully: !a.opts.MasqRandomDisable, Forward: a.opts.ForwardRules,
 		Blackhole: a.opts.BlackholeRoute, Former: a.former, Direct: kernel.OnLink,
 		FormerRoutes: a.state.FormerRoutes, FormerDevices: a.state.FormerDevices,
-	})
+	}
+	peers, doubt, next := lease.Peers(known, a.own.Subnet, a.opts.PublicIP, a.opts.PublicIPv6, a.opts.PeerHold,
+		time.Now(), func(l lease.Lease) bool { return plan.Takes(in, l) })
+	in.Peers = peers
+	state, rejected := a.backend.Plan(in)
 	for _, r := range rejected {
 		a.note("ignoring a lease that cannot be right", "subnet", r.Subnet, "reason", r.Reason)
 	}
