@@ -63,7 +63,8 @@ func (a *Agent) configure(raw []byte) error {
 	return nil
 }
 
-// sameConfig compares two configurations by what they say, not how it is laid out: the saved one has indents.
+// sameConfig compares two configurations by what they say, not by how it is laid out: the saved one has
+// indents.
 func sameConfig(a, b []byte) bool {
 	var x, y bytes.Buffer
 	if json.Compact(&x, a) != nil || json.Compact(&y, b) != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// What stood in the way of the subnet file goes away without the agent being told: a full disk, a folder that
-// could not be written. Nothing else may happen for hours then.
+// What stood in the way of the subnet file goes away without the agent being told: a full disk, a folder
+// that could not be written. Nothing else may happen for hours then.
 func TestSubnetFileIsWrittenAgain(t *testing.T) {
 	l := newLab(t, 5, network77)
 	o := l.options()

@@ -75,8 +75,8 @@ func (a *Agent) register(ctx context.Context) bool {
 const raceTries = 50
 
 // holds reports whether a view has this node's lease as it was acquired. When the same was written once
-// more, on the same etcd lease, another agent of this node did it, such as one that takes over from this one:
-// to write it again in turn would have the two go on so for ever.
+// more, on the same etcd lease, another agent of this node did it, such as one that takes over from this
+// one: to write it again in turn would have the two go on so for ever.
 func (a *Agent) holds(v lease.View) bool {
 	if a.hooks.blind && a.own.ModRevision != 0 {
 		return true

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The name under which a connection was made is not in it when that is an address: nobody sends those as SNI.
+// The name under which a connection was made is not in it when that is an address: none is sent as SNI.
 func TestCertificateOfAnotherAddressIsRefused(t *testing.T) {
 	a := newAuthority(t)
 	a.sign("server", &x509.Certificate{}, time.Hour) // names 127.0.0.1
@@ -33,7 +33,10 @@ func TestCertificateOfAnotherAddressIsRefused(t *testing.T) {
 		must(t, err)
 		conn, err := net.Dial("tcp", l.Addr().String())
 		must(t, err)
-		_, _, err = newCurrentRoots(config, o.EtcdCAFile).ClientHandshake(t.Context(), net.JoinHostPort(name, "1"), conn)
+		_, _, err = newCurrentRoots(
+			config,
+			o.EtcdCAFile,
+		).ClientHandshake(t.Context(), net.JoinHostPort(name, "1"), conn)
 		_ = conn.Close()
 		if (err == nil) != good {
 			t.Errorf("%s: %v", name, err)

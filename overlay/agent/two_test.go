@@ -90,7 +90,7 @@ func TestCopyOfADiskBecomesANodeOfItsOwn(t *testing.T) {
 	}
 }
 
-// A node may leave long after its subnet has gone to another, whose lease may be gone for a moment just then.
+// A node may leave long after its subnet has gone to another, whose lease may be gone for a moment then.
 func TestLeaveKeepsTheRecordOfANewOwner(t *testing.T) {
 	l := newLab(t, 4, network77)
 	o := l.options()

@@ -87,8 +87,9 @@ func TestOpenForwardChainIsLeftAlone(t *testing.T) {
 }
 
 func TestForeignChainThatDropsIsNamed(t *testing.T) {
-	passes := func(prefix string) []expr.Any {
-		return append(source(netip.MustParsePrefix(prefix), true), &expr.Verdict{Kind: expr.VerdictAccept})
+	passes := func(prefix string) [][]expr.Any {
+		accept := &expr.Verdict{Kind: expr.VerdictAccept}
+		return [][]expr.Any{append(source(netip.MustParsePrefix(prefix), true), accept)}
 	}
 	for name, c := range map[string]struct {
 		family nftables.TableFamily
@@ -99,9 +100,9 @@ func TestForeignChainThatDropsIsNamed(t *testing.T) {
 		"of IPv4":                        {family: nftables.TableFamilyIPv4, table: "theirs", named: true},
 		"of both families":               {family: nftables.TableFamilyINet, table: "theirs", named: true},
 		"of both families, as iptables'": {family: nftables.TableFamilyINet, table: "filter", named: true},
-		"that lets the network through":  {nftables.TableFamilyINet, "theirs", [][]expr.Any{passes("10.5.0.0/16")}, false},
-		"that lets only others through":  {nftables.TableFamilyINet, "theirs", [][]expr.Any{passes("10.6.0.0/16")}, true},
-		"that lets a part of it through": {nftables.TableFamilyIPv4, "theirs", [][]expr.Any{passes("10.5.9.0/24")}, true},
+		"that lets the network through":  {nftables.TableFamilyINet, "theirs", passes("10.5.0.0/16"), false},
+		"that lets only others through":  {nftables.TableFamilyINet, "theirs", passes("10.6.0.0/16"), true},
+		"that lets a part of it through": {nftables.TableFamilyIPv4, "theirs", passes("10.5.9.0/24"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)

@@ -236,9 +236,18 @@ func (p *pass) ownRoute(raw netlink.Route, names map[int]string) (ownRoute, bool
 	if name == p.want.Uplink && (!via.IsValid() || !within(p.want.Networks, dst) && !p.formerly(raw, r)) {
 		return ownRoute{}, false // a plain route of the uplink's own, or by now somebody else's
 	}
-	changed := raw.MTU != 0 || raw.AdvMSS != 0 || raw.Src != nil || raw.Encap != nil || len(raw.MultiPath) > 0 ||
-		raw.Hoplimit != 0 || raw.Window != 0 || raw.Type != unix.RTN_UNICAST
-	return ownRoute{Route: r, raw: raw, plain: plainRoute(dst, raw.Priority, raw.Tos), changed: changed}, true
+	return ownRoute{
+		Route:   r,
+		raw:     raw,
+		plain:   plainRoute(dst, raw.Priority, raw.Tos),
+		changed: changedRoute(raw),
+	}, true
+}
+
+// changedRoute reports whether a route has what the overlay's routes have not.
+func changedRoute(r netlink.Route) bool {
+	return r.MTU != 0 || r.AdvMSS != 0 || r.Window != 0 || r.Hoplimit != 0 || r.Src != nil || r.Encap != nil ||
+		len(r.MultiPath) > 0 || r.Type != unix.RTN_UNICAST
 }
 
 // plainRoute reports whether a route has the metric and the type of service that it gets unless told

@@ -114,8 +114,14 @@ func (c Config) fits() error {
 		most, name = 9_999, "flannel-v6."
 	}
 	if c.Backend.Type == "vxlan" && c.Backend.VNI > most {
-		return fmt.Errorf("Backend.VNI %d: the device would be called %s%d, which is longer than the 15 bytes that "+
-			"a name may have: %d at most", c.Backend.VNI, name, c.Backend.VNI, most)
+		return fmt.Errorf(
+			"Backend.VNI %d: the device would be called %s%d, which is longer than the 15 bytes that "+
+				"a name may have: %d at most",
+			c.Backend.VNI,
+			name,
+			c.Backend.VNI,
+			most,
+		)
 	}
 	return nil
 }

@@ -64,20 +64,24 @@ func TestErrorsNameFieldAndValue(t *testing.T) {
 		network + `,"SubnetLen":31}`:         "SubnetLen 31: /30 is the longest",
 		network + `,"SubnetMin":"10.1.0.0"}`: "SubnetMin 10.1.0.0 is outside",
 		network + `,"SubnetMax":"10.0.3.9"}`: "10.0.3.0 would be",
-		network + `,"SubnetMin":"10.0.9.0","SubnetMax":"10.0.3.0"}`:                                      "is above",
-		network + `,"Backend":{"VNI":3}}`:                                                                "no Type",
-		network + `,"Backend":{"Type":"vxlan","VNI":16777216}}`:                                          "Backend.VNI 16777216",
-		network + `,"Backend":{"Type":"vxlan","VNI":10000000}}`:                                          "flannel.10000000",
-		network + `,"EnableIPv6":true,"IPv6Network":"fc00::/48","Backend":{"Type":"vxlan","VNI":10000}}`: "9999 at most",
-		`{"Network":"0.0.0.0/0"}`:                                                                        "holds addresses of 0.0.0.0/8",
-		`{"Network":"128.0.0.0/1"}`:                                                                      "holds addresses of 169.254.0.0/16",
-		`{"Network":"127.1.0.0/16"}`:                                                                     "holds addresses of 127.0.0.0/8",
-		`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"::/0"}`:                                    "holds addresses of ::/127",
-		network + `,"Backend":{"Type":"vxlan","Port":70000}}`:                                            "Backend.Port 70000",
-		network + `,"Backend":{"Type":"vxlan","MTU":12}}`:                                                "Backend.MTU 12",
-		`{"EnableIPv4":false,"Network":"10.0.0.0/16"}`:                                                   "both false",
-		network + `,"EnableIPv6":true,"IPv6Network":"10.9.0.0/16"}`:                                      "other address family",
-		network + `,"EnableIPv6":true,"IPv6Network":"fc00::/125"}`:                                       "/124 at most",
+		network + `,"SubnetMin":"10.0.9.0","SubnetMax":"10.0.3.0"}`: "is above",
+		network + `,"Backend":{"VNI":3}}`:                           "no Type",
+		network + `,"Backend":{"Type":"vxlan","VNI":16777216}}`:     "Backend.VNI 16777216",
+		network + `,"Backend":{"Type":"vxlan","Port":70000}}`:       "Backend.Port 70000",
+		network + `,"Backend":{"Type":"vxlan","MTU":12}}`:           "Backend.MTU 12",
+		`{"EnableIPv4":false,"Network":"10.0.0.0/16"}`:              "both false",
+		network + `,"EnableIPv6":true,"IPv6Network":"10.9.0.0/16"}`: "other address family",
+		network + `,"EnableIPv6":true,"IPv6Network":"fc00::/125"}`:  "/124 at most",
+
+		network + `,"Backend":{"Type":"vxlan","VNI":10000000}}`: "flannel.10000000",
+		`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fc00::/48","Backend":{"Type":"vxlan",` +
+			`"VNI":10000}}`: "9999 at most",
+
+		// Reserved addresses.
+		`{"Network":"0.0.0.0/0"}`:                                     "holds addresses of 0.0.0.0/8",
+		`{"Network":"128.0.0.0/1"}`:                                   "holds addresses of 169.254.0.0/16",
+		`{"Network":"127.1.0.0/16"}`:                                  "holds addresses of 127.0.0.0/8",
+		`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"::/0"}`: "holds addresses of ::/127",
 
 		// IPv6 alone.
 		`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fc00::/48","IPv6SubnetLen":49}`: "IPv6SubnetLen 49",
