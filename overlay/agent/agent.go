@@ -7,7 +7,6 @@ package agent
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -61,8 +60,10 @@ type Agent struct {
 	online  bool          // the view comes from etcd, not from the saved state
 	had     bool          // a lease was held in this run
 	renewed time.Time
-	noted   map[string]bool
-	written bool // subnet.env stands
+	// acquired is when the lease was taken last.
+	acquired time.Time
+	noted    map[string]bool
+	written  bool // subnet.env stands
 }
 
 // New prepares an agent; nothing is touched yet.
@@ -105,13 +106,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	if err := a.waitUplink(ctx); err != nil {
-		return ignoreCancel(ctx, err)
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := a.status.serve(ctx); err != nil {
 		return err
+	}
+	if err := a.waitUplink(ctx); err != nil {
+		return ignoreCancel(ctx, err)
 	}
 	go func() { a.failed <- a.kernel.Run(ctx) }()
 	views := make(chan lease.View, 1)
@@ -187,7 +188,9 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 		case <-soon.C:
 		case <-saving.C:
 			a.save(ctx)
-			continue
+			if a.own.Subnet.IsZero() || exists(a.opts.SubnetFile) {
+				continue
+			} // else it could not be written, or somebody removed it: publish again
 		case <-a.changed:
 			uplink := a.uplink
 			again = !a.followUplink(ctx)
@@ -210,7 +213,7 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 			pause = nextPause(pause, since)
 			published = time.Now()
 			if next := a.publish(ctx); !next.IsZero() {
-				recheck.Reset(time.Until(next) + time.Second)
+				recheck.Reset(recheckIn(time.Until(next)))
 			}
 		}
 		if again {
@@ -266,6 +269,7 @@ func (a *Agent) waitUplink(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
+		a.status.note(func(*status) {})
 		if err.Error() != said {
 			a.log.Warn("waiting for the uplink", "err", err)
 			said = err.Error()
@@ -276,79 +280,6 @@ func (a *Agent) waitUplink(ctx context.Context) error {
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
-}
-
-// configure takes over the network configuration, once: it is not changed under a running data plane.
-func (a *Agent) configure(raw []byte) error {
-	if a.raw != nil {
-		if raw != nil && string(raw) != string(a.raw) {
-			a.note("the network configuration has changed; it takes effect when this agent is restarted",
-				"config", string(raw))
-		}
-		return nil
-	}
-	if raw == nil {
-		return fmt.Errorf("there is no network configuration at %s/config in etcd: put one there, such as "+
-			`{"Network":"10.5.0.0/16","Backend":{"Type":"vxlan"}}`, a.opts.EtcdPrefix)
-	}
-	c, err := netconf.Parse(raw)
-	if err != nil {
-		return fmt.Errorf("network configuration: %w", err)
-	}
-	backend, err := plan.BackendOf(c.Backend.Type)
-	if err != nil {
-		return fmt.Errorf("network configuration: %w", err)
-	}
-	if c.EnableIPv4 && !a.opts.PublicIP.IsValid() {
-		return fmt.Errorf("the network has IPv4 and uplink %s has no IPv4 address", a.uplink.Name)
-	}
-	if c.EnableIPv6 && !a.opts.PublicIPv6.IsValid() {
-		if !c.EnableIPv4 || a.uplink.Pending6 {
-			return fmt.Errorf(
-				"the network has IPv6 and uplink %s has no IPv6 address that can be used yet",
-				a.uplink.Name,
-			)
-		}
-		// IPv4 goes on without it (flannel#2300): this node is a peer of IPv4 only.
-		a.note(
-			"the network has IPv6 and the uplink has no IPv6 address: this node has IPv4 only until it has one "+
-				"and its agent is restarted",
-			"uplink",
-			a.uplink.Name,
-		)
-		c.EnableIPv6, c.IPv6 = false, netconf.Range{}
-		a.mixed = true
-	}
-	a.mixed = a.mixed || (c.EnableIPv4 && c.EnableIPv6)
-	a.config, a.raw, a.backend = c, raw, backend
-	a.uplink = a.settle(a.uplink)
-	a.takeAddresses()
-	a.rememberNetworks()
-	a.chooseMACs()
-	return nil
-}
-
-// chooseMACs settles the MACs of the VXLAN devices: those of before, those of devices that are there already
-// (another agent's, whose place this one takes), those that peers were told, or new ones.
-func (a *Agent) chooseMACs() {
-	known, _ := a.view.Of(a.opts.PublicIP, a.opts.PublicIPv6)
-	choose := func(mac *lease.MAC, v6 bool, told *lease.VXLAN) {
-		if mac.Unicast() {
-			return
-		}
-		if there, ok := kernel.DeviceMAC(plan.DeviceName(a.config.Backend.VNI, v6)); ok && there.Unicast() {
-			*mac = there
-			return
-		}
-		if told != nil && told.VtepMAC.Unicast() {
-			*mac = told.VtepMAC
-			return
-		}
-		_, _ = rand.Read(mac[:]) // never fails (crypto/rand)
-		mac[0] = mac[0]&^1 | 2   // unicast, locally administered (IEEE 802)
-	}
-	choose(&a.state.VtepMAC, false, known.Attrs.BackendData)
-	choose(&a.state.VtepMAC6, true, known.Attrs.BackendV6Data)
 }
 
 // startSaved brings the data plane up as it was saved, when etcd has not answered within the grace.
@@ -373,6 +304,9 @@ func (a *Agent) startSaved() {
 	a.log.Warn("etcd does not answer; starting as saved", "subnet", own, "peers", len(view.Leases)-1)
 }
 
+// recheckIn is how long to wait for the end of a record, at most a day: etcd may hold one of the year 9999.
+func recheckIn(ends time.Duration) time.Duration { return min(ends, 24*time.Hour) + time.Second }
+
 // nextPause is the pause after a publication that came this long after the one before.
 func nextPause(pause, since time.Duration) time.Duration {
 	if since > 2*pause {
@@ -393,15 +327,17 @@ func (a *Agent) publish(ctx context.Context) (next time.Time) {
 	}
 	known := a.view
 	known.Owners = append(slices.Clip(known.Owners), a.kept...)
-	peers, doubt, next := lease.Peers(
-		known, a.own.Subnet, a.opts.PublicIP, a.opts.PublicIPv6, a.opts.PeerHold, time.Now())
-	state, rejected := a.backend.Plan(plan.Input{
-		Config: a.config, Own: a.own, Peers: peers, Uplink: a.uplink,
+	in := plan.Input{
+		Config: a.config, Own: a.own, Uplink: a.uplink,
 		VtepMAC: a.state.VtepMAC, VtepMAC6: a.state.VtepMAC6, Masquerade: a.opts.IPMasq,
 		RandomFully: !a.opts.MasqRandomDisable, Forward: a.opts.ForwardRules,
 		Blackhole: a.opts.BlackholeRoute, Former: a.former, Direct: kernel.OnLink,
 		FormerRoutes: a.state.FormerRoutes, FormerDevices: a.state.FormerDevices,
-	})
+	}
+	peers, doubt, next := lease.Peers(known, a.own.Subnet, a.opts.PublicIP, a.opts.PublicIPv6, a.opts.PeerHold,
+		time.Now(), func(l lease.Lease) bool { return plan.Takes(in, l) })
+	in.Peers = peers
+	state, rejected := a.backend.Plan(in)
 	for _, r := range rejected {
 		a.note("ignoring a lease that cannot be right", "subnet", r.Subnet, "reason", r.Reason)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"syscall"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+
+	"github.com/nemesh/nemesh/overlay/defect"
 )
 
 // dialEtcd opens a client that notices a silent endpoint within the time-out: the kernel gives up a
@@ -37,8 +40,8 @@ func dialEtcd(o Options) (*clientv3.Client, error) {
 		},
 	}
 	config := clientv3.Config{
-		Endpoints: o.EtcdEndpoints, Username: o.EtcdUsername, Password: o.EtcdPassword,
-		DialTimeout: o.EtcdTimeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: o.EtcdTimeout,
+		Endpoints: o.EtcdEndpoints, DialTimeout: o.EtcdTimeout,
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: o.EtcdTimeout,
 		Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{
 			grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
@@ -58,10 +61,25 @@ func dialEtcd(o Options) (*clientv3.Client, error) {
 			return nil, fmt.Errorf("load the certificates for etcd: %w", err)
 		}
 		config.TLS = tls
+		// Like etcd's client, which looks at the first endpoint: those of http:// are spoken to without TLS.
+		plain := len(o.EtcdEndpoints) > 0 && strings.HasPrefix(o.EtcdEndpoints[0], "http://")
+		if o.EtcdCAFile != "" && !plain && !o.Defects.Has(defect.CertificatesOnce) {
+			config.DialOptions = append(config.DialOptions,
+				grpc.WithTransportCredentials(newCurrentRoots(tls, o.EtcdCAFile)))
+		}
+	}
+	// New would log in, and fail while etcd is away. With a token it does not; etcd refuses this one when it is
+	// used first, and then the client logs in.
+	login := o.EtcdUsername != "" && o.EtcdPassword != ""
+	if login {
+		config.Token = "none yet"
 	}
 	client, err := clientv3.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("open a client of etcd: %w", err)
+	}
+	if login {
+		client.Token, client.Username, client.Password = "", o.EtcdUsername, o.EtcdPassword
 	}
 	return client, nil
 }

@@ -23,6 +23,13 @@ func (v verbosity) Set(text string) error {
 	return nil
 }
 
+// defineLogging declares the flags of flannel's logger, which say nothing to this one.
+func defineLogging(f *flag.FlagSet) {
+	for _, name := range []string{"vmodule", "log_backtrace_at"} {
+		f.String(name, "", "only for flannel's command lines: it has no effect here")
+	}
+}
+
 // errKube refuses what flannel has for its Kubernetes mode.
 var errKube = errors.New("this agent keeps its leases in etcd; it has no Kubernetes mode")
 

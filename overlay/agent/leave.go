@@ -37,8 +37,11 @@ func Leave(ctx context.Context, opts Options, log *slog.Logger) error {
 	if !ok || held.Attrs.Node() != mine.Node() {
 		held = lease.Lease{Subnet: subnet} // only the record may be left
 	}
-	if err := store.Release(ctx, held); err != nil && !errors.Is(err, lease.ErrLost) {
-		return err
+	// The subnet may be another's by now, who is known by its record while its lease is gone for a moment.
+	if o, there := view.OwnerOf(subnet); held.ModRevision != 0 || there && o.Instance == state.Instance {
+		if err := store.Release(ctx, held); err != nil && !errors.Is(err, lease.ErrLost) {
+			return err
+		}
 	}
 	state.Subnet, state.LeaseID = "", 0
 	if err := state.save(opts.StateDir); err != nil {

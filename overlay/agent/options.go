@@ -176,6 +176,7 @@ func (o *Options) define(f *flag.FlagSet) *[]string {
 	f.DurationVar(&o.EtcdUnseen, "etcd-unseen", 5*time.Minute, "/readyz fails when etcd is silent for longer")
 	f.Var(verbosity{&o.LogLevel}, "v", "flannel's `verbosity`: from 1 on like --log-level=debug")
 	defineKube(f)
+	defineLogging(f)
 	f.BoolVar(&o.Leave, "leave", false, "give this node's lease back and exit; stop the agent first")
 	f.BoolVar(&o.Version, "version", false, "print the version and exit")
 	f.BoolVar(&o.ListDefects, "list-defects", false, "print the defects that this build can have and exit")
@@ -185,7 +186,7 @@ func (o *Options) define(f *flag.FlagSet) *[]string {
 }
 
 // fromEnvironment sets each flag that the command line left out from OVERLAYD_<FLAG> or else
-// FLANNELD_<FLAG>.
+// FLANNELD_<FLAG>. An empty value says nothing, as with flannel: files of settings are full of them.
 func fromEnvironment(f *flag.FlagSet, lookup func(string) (string, bool)) error {
 	given := map[string]bool{}
 	f.Visit(func(fl *flag.Flag) { given[fl.Name] = true })
@@ -196,7 +197,7 @@ func fromEnvironment(f *flag.FlagSet, lookup func(string) (string, bool)) error 
 		}
 		name := strings.ToUpper(strings.ReplaceAll(fl.Name, "-", "_"))
 		for _, prefix := range []string{"OVERLAYD_", "FLANNELD_"} {
-			if value, ok := lookup(prefix + name); ok {
+			if value, ok := lookup(prefix + name); ok && value != "" {
 				if err := f.Set(fl.Name, value); err != nil {
 					errs = append(errs, fmt.Errorf("%w: %s%s=%q: %w", ErrUsage, prefix, name, value, err))
 				}

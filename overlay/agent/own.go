@@ -49,6 +49,11 @@ func (a *Agent) register(ctx context.Context) bool {
 			a.hooks.lost()
 			return true
 		}
+		// A lease that is lost as soon as it is had is fought over, as by two nodes with one name and address.
+		if a.had && time.Since(a.acquired) < retryPause {
+			cancel()
+			return false
+		}
 		err = a.acquire(ctx, a.view)
 		cancel()
 		if err == nil {
@@ -69,14 +74,20 @@ func (a *Agent) register(ctx context.Context) bool {
 // raceTries bounds how often a lost race is run again at once; the next try follows after the retry pause.
 const raceTries = 50
 
-// holds reports whether a view has this node's lease just as it was acquired.
+// holds reports whether a view has this node's lease as it was acquired. When the same was written once
+// more, on the same etcd lease, another agent of this node did it, such as one that takes over from this
+// one: to write it again in turn would have the two go on so for ever.
 func (a *Agent) holds(v lease.View) bool {
 	if a.hooks.blind && a.own.ModRevision != 0 {
 		return true
 	}
 	l, ok := v.At(a.own.Subnet)
-	return ok && a.own.ModRevision != 0 && l.ModRevision == a.own.ModRevision && l.ID == a.own.ID &&
-		l.Attrs.Same(a.own.Attrs)
+	if !ok || a.own.ModRevision == 0 || l.ModRevision < a.own.ModRevision || l.ID != a.own.ID ||
+		!l.Attrs.Same(a.own.Attrs) {
+		return false
+	}
+	a.own.ModRevision = l.ModRevision
+	return true
 }
 
 // acquire chooses a subnet and takes it.
@@ -102,8 +113,7 @@ func (a *Agent) acquire(ctx context.Context, v lease.View) error {
 	if err != nil {
 		return err
 	}
-	// An etcd lease of before can carry the key again; when it is a peer's key now, it is left alone.
-	id := a.state.LeaseID
+	id := a.state.LeaseID // an etcd lease of before can carry the key again
 	if a.own.ID != 0 {
 		id = a.own.ID
 	}
@@ -125,7 +135,7 @@ func (a *Agent) acquire(ctx context.Context, v lease.View) error {
 			"subnet", own.Subnet)
 	}
 	a.own, a.had = own, true
-	a.renewed = time.Now()
+	a.renewed, a.acquired = time.Now(), time.Now()
 	a.view.Put(own)
 	return nil
 }
@@ -145,6 +155,25 @@ func (a *Agent) leaseID(v lease.View) int64 {
 		return a.state.LeaseID
 	}
 	return 0
+}
+
+// disown makes the node a new one if its disk is a copy of another node's, one that has another name and
+// another address: with the copied identity the two would share an etcd lease, and end each other's key with
+// it, and a MAC, so that no peer could tell them apart.
+func (a *Agent) disown() {
+	n, err := lease.ParseKey(a.state.Subnet)
+	if err != nil {
+		return
+	}
+	o, ok := a.view.OwnerOf(n)
+	mine := lease.Attrs{PublicIP: a.opts.PublicIP, PublicIPv6: a.opts.PublicIPv6}
+	if !ok || o.Instance != a.state.Instance || o.Node == a.opts.NodeName || o.Attrs.Node() == mine.Node() {
+		return
+	}
+	a.log.Warn("the saved state is a copy of another node's; starting as a new node", "node", o.Node)
+	s := &a.state
+	s.Instance, s.Subnet, s.LeaseID = fresh().Instance, "", 0
+	s.VtepMAC, s.VtepMAC6 = lease.MAC{}, lease.MAC{}
 }
 
 // remembered returns the subnet the node had last: as saved, else as another agent left it in subnet.env.

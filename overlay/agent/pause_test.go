@@ -20,3 +20,13 @@ func TestPauseGrowsWhileNewsKeepComing(t *testing.T) {
 		}
 	}
 }
+
+func TestARecordThatNeverEndsIsNotWaitedForAtOnce(t *testing.T) {
+	ends := time.Until(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC))
+	if got := recheckIn(ends); got <= 0 || got > 25*time.Hour {
+		t.Errorf("in %s", got)
+	}
+	if got := recheckIn(time.Minute); got != time.Minute+time.Second {
+		t.Errorf("in %s", got)
+	}
+}

@@ -52,6 +52,39 @@ func TestCommandLineThenOursThenFlannels(t *testing.T) {
 	}
 }
 
+func TestEmptyEnvironmentSaysNothing(t *testing.T) {
+	o, err := parse(map[string]string{
+		"FLANNELD_HEALTHZ_PORT": "", "FLANNELD_IP_MASQ": "", "FLANNELD_IFACE": "", "FLANNELD_ETCD_ENDPOINTS": "",
+		"OVERLAYD_ETCD_PREFIX": "", "FLANNELD_ETCD_PREFIX": "/f",
+	}, "--vmodule=main=2", "--log_backtrace_at=main.go:1")
+	if err != nil || len(o.Ifaces) != 0 || len(o.EtcdEndpoints) != 2 || o.EtcdPrefix != "/f" {
+		t.Fatalf("%+v, %v", o, err)
+	}
+}
+
+// The state is written with indents, the configuration in it too; that is no other configuration.
+func TestSavedConfigurationIsTheSame(t *testing.T) {
+	const text = `{"Network":"10.77.0.0/16","Backend":{"Type":"vxlan"}}`
+	s := fresh()
+	s.Config = []byte(text)
+	dir := t.TempDir()
+	if err := s.save(dir); err != nil {
+		t.Fatal(err)
+	}
+	s, err := load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !sameConfig(s.Config, []byte(text)) {
+		t.Errorf("%s is another than %s", s.Config, text)
+	}
+	for _, other := range []string{`{"Network":"10.78.0.0/16","Backend":{"Type":"vxlan"}}`, `{`, ``} {
+		if sameConfig(s.Config, []byte(other)) {
+			t.Errorf("%s is the same as %s", other, text)
+		}
+	}
+}
+
 func TestBadCommandLines(t *testing.T) {
 	for args, want := range map[string]string{
 		"--wrong":                          "not defined: -wrong",

@@ -28,6 +28,11 @@ func gateway(subnet netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(subnet.Addr().Next(), subnet.Bits())
 }
 
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // updateFile writes a file unless it has this content already.
 func updateFile(path string, content []byte, mode os.FileMode) (changed bool, err error) {
 	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, content) {

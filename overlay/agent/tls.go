@@ -1,48 +1,61 @@
 package agent
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"os"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/nemesh/nemesh/overlay/defect"
 )
 
-// tlsConfig reads everything again from disk at each handshake: etcd's package does so for the client
-// certificate, and the authorities are read here, so that one that is replaced needs no restart
-// (flannel#829).
+// tlsConfig has the client certificate read again from disk at each handshake, as etcd's package does.
 func tlsConfig(o Options) (*tls.Config, error) {
 	config, err := transport.TLSInfo{CertFile: o.EtcdCertFile, KeyFile: o.EtcdKeyFile}.ClientConfig()
 	if err != nil || o.EtcdCAFile == "" {
 		return config, err
 	}
-	if _, err := authorities(o.EtcdCAFile); err != nil {
-		return nil, err
-	}
 	if o.Defects.Has(defect.CertificatesOnce) {
 		return frozen(config, o)
 	}
-	// crypto/tls takes its roots once only, so it is told to check nothing and the check is made here, the same
-	// that it would make.
-	config.InsecureSkipVerify = true
-	config.VerifyConnection = func(s tls.ConnectionState) error {
-		roots, err := authorities(o.EtcdCAFile)
-		if err != nil {
-			return err
-		}
-		between := x509.NewCertPool()
-		for _, c := range s.PeerCertificates[1:] {
-			between.AddCert(c)
-		}
-		_, err = s.PeerCertificates[0].Verify(x509.VerifyOptions{
-			Roots: roots, Intermediates: between, DNSName: s.ServerName,
-		})
-		return err
+	config.RootCAs, err = authorities(o.EtcdCAFile)
+	return config, err
+}
+
+// currentRoots are credentials that read the authorities again from disk at each handshake, so that one that
+// is replaced needs no restart (flannel#829). A hook of crypto/tls would not do: it is not told which name
+// the connection was made under when that is an address.
+type currentRoots struct {
+	credentials.TransportCredentials
+	config *tls.Config
+	file   string
+}
+
+func newCurrentRoots(config *tls.Config, file string) currentRoots {
+	return currentRoots{credentials.NewTLS(config), config, file}
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (c currentRoots) ClientHandshake(
+	ctx context.Context, authority string, conn net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
+	roots, err := authorities(c.file)
+	if err != nil {
+		return nil, nil, err
 	}
-	return config, nil
+	config := c.config.Clone()
+	config.RootCAs = roots
+	return credentials.NewTLS(config).ClientHandshake(ctx, authority, conn)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (c currentRoots) Clone() credentials.TransportCredentials {
+	return newCurrentRoots(c.config, c.file)
 }
 
 func authorities(path string) (*x509.CertPool, error) {

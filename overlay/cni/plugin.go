@@ -139,7 +139,7 @@ func (c conf) delegateOf(kept cache, container string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration of container %s: %w", container, err)
 	}
-	if raw != nil && json.Valid(raw) {
+	if _, ok := understand(raw); ok {
 		return raw, nil
 	}
 	e, err := readEnv(c.SubnetFile)
@@ -153,14 +153,27 @@ func (c conf) delegateOf(kept cache, container string) ([]byte, error) {
 const anySubnet = "FLANNEL_NETWORK=192.0.2.0/24\nFLANNEL_SUBNET=192.0.2.1/24\n" +
 	"FLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
 
+// keptConf is what matters of a kept configuration here.
+type keptConf struct {
+	Name, Type string
+	IPAM       map[string]any
+}
+
+// understand reads a kept configuration. Without a network's name and an address manager, which every one
+// is written with, it is damaged: a DEL by it would free no address.
+func understand(raw []byte) (keptConf, bool) {
+	var k keptConf
+	err := json.Unmarshal(raw, &k)
+	return k, err == nil && k.Name != "" && k.IPAM["type"] != nil
+}
+
 // delegateType reads the type out of a kept configuration, which may be of another delegate than is used
 // now.
 func delegateType(delegate []byte, c conf) string {
-	var d struct{ Type string }
-	if err := json.Unmarshal(delegate, &d); err != nil || d.Type == "" {
-		return c.delegateType()
+	if k, ok := understand(delegate); ok && k.Type != "" {
+		return k.Type
 	}
-	return d.Type
+	return c.delegateType()
 }
 
 func check(args *skel.CmdArgs) error {
@@ -172,6 +185,9 @@ func check(args *skel.CmdArgs) error {
 	if err != nil || raw == nil {
 		return errors.Join(fmt.Errorf("container %s was not set up by this plugin, or its configuration is lost",
 			args.ContainerID), err)
+	}
+	if _, ok := understand(raw); !ok {
+		return fmt.Errorf("the configuration of container %s is damaged", args.ContainerID)
 	}
 	withResult, err := passPrevResult(raw, args.StdinData)
 	if err != nil {
@@ -210,10 +226,11 @@ func gc(args *skel.CmdArgs) error {
 	}
 	var errs []error
 	for _, id := range ids {
-		alive := slices.ContainsFunc(c.Attachments, func(a types.GCAttachment) bool { return a.ContainerID == id })
-		if !alive {
-			errs = append(errs, c.collect(kept, id))
+		mine, err := c.mayCollect(kept, id)
+		if err == nil && mine {
+			err = c.collect(kept, id)
 		}
+		errs = append(errs, err)
 	}
 	e, err := readEnv(c.SubnetFile)
 	if err != nil {
@@ -228,6 +245,20 @@ func gc(args *skel.CmdArgs) error {
 		return errors.Join(append(errs, err)...)
 	}
 	return errors.Join(append(errs, invoke.DelegateGC(context.TODO(), c.delegateType(), withValid, nil))...)
+}
+
+// mayCollect reports whether a container is gone from this network. Networks may share the folder, and the
+// runtime names the attachments of one.
+func (c conf) mayCollect(kept cache, container string) (bool, error) {
+	raw, err := kept.get(container)
+	if err != nil {
+		return false, fmt.Errorf("collect container %s: %w", container, err)
+	}
+	if k, ok := understand(raw); ok && k.Name != c.Name {
+		return false, nil
+	}
+	alive := func(a types.GCAttachment) bool { return a.ContainerID == container }
+	return !slices.ContainsFunc(c.Attachments, alive), nil
 }
 
 // collect takes down what a container that is gone has left. The bridge plugin itself collects nothing, so

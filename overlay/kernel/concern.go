@@ -164,7 +164,7 @@ func (e *expectation) neighbour(data []byte, gone bool) part {
 	if n.Family == unix.AF_BRIDGE {
 		var dst netip.Addr
 		dst, planned = e.fdb[fdbKey{link, toMAC(n.HardwareAddr)}]
-		as = dst == addr
+		as = dst == vtepOf(n, data)
 	} else {
 		var mac lease.MAC
 		mac, planned = e.neighbours[neighbourKey{link, addr}]
@@ -216,7 +216,12 @@ func (e *expectation) route(data []byte, gone bool) concern {
 	link, known := e.links[int(number(unix.RTA_OIF, 0))]
 	metric := number(unix.RTA_PRIORITY, 0)
 	there := plan.Route{Dst: dst, Via: via, Link: link, Onlink: head.Flags&unix.RTNH_F_ONLINK != 0}
-	as := isPlanned && there == planned && plainRoute(dst, int(metric), int(head.Tos))
+	as := isPlanned && there == planned && plainRoute(dst, int(metric), int(head.Tos)) &&
+		head.Type == unix.RTN_UNICAST
+	for _, more := range []uint16{unix.RTA_METRICS, unix.RTA_PREFSRC, unix.RTA_ENCAP, unix.RTA_MULTIPATH} {
+		_, changed := attrs[more]
+		as = as && !changed
+	}
 	return concern{parts: doubt(partRoutes, isPlanned, as, !known, gone)}
 }
 

@@ -1,8 +1,11 @@
 package kernel
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -29,10 +32,14 @@ func (p *pass) foreign(conn *nftables.Conn, want plan.Rules) {
 	if !want.Forward {
 		return
 	}
-	list, err := dump(func() ([]*nftables.Chain, error) { return conn.ListChainsOfTableFamily(familyOf(want)) })
-	if err != nil {
-		p.fail(fmt.Errorf("list nftables chains: %w", err))
-		return
+	var list []*nftables.Chain
+	for _, family := range []nftables.TableFamily{familyOf(want), nftables.TableFamilyINet} {
+		chains, err := dump(func() ([]*nftables.Chain, error) { return conn.ListChainsOfTableFamily(family) })
+		if err != nil {
+			p.fail(fmt.Errorf("list nftables chains: %w", err))
+			return
+		}
+		list = append(list, chains...)
 	}
 	for _, c := range list {
 		if c.Hooknum == nil || *c.Hooknum != *nftables.ChainHookForward || c.Table.Name == tableName {
@@ -60,7 +67,10 @@ func (p *pass) passThrough(conn *nftables.Conn, c *nftables.Chain, want plan.Rul
 	if blocks == "" {
 		return nil
 	}
-	if c.Table.Name != iptablesTable || c.Name != iptablesChain {
+	if c.Table.Name != iptablesTable || c.Name != iptablesChain || c.Table.Family != familyOf(want) {
+		if slices.ContainsFunc(rules, func(r *nftables.Rule) bool { return lets(r, want.Network) }) {
+			return nil // its owner has seen to it
+		}
 		return fmt.Errorf("%s in chain %s of nftables table %s drops what is forwarded: let %s through it",
 			blocks, c.Name, c.Table.Name, want.Network)
 	}
@@ -78,6 +88,22 @@ func (p *pass) passThrough(conn *nftables.Conn, c *nftables.Chain, want plan.Rul
 	p.do("rules", fmt.Sprintf("accept %s in chain %s, where %s would drop it", want.Network, c.Name, blocks),
 		conn.Flush())
 	return nil
+}
+
+// lets reports whether a rule accepts by the network's address.
+func lets(r *nftables.Rule, network netip.Prefix) bool {
+	names := false
+	for _, e := range r.Exprs {
+		switch e := e.(type) {
+		case *expr.Cmp:
+			// nft compares as many bytes as the prefix has, if those are whole.
+			names = names || e.Op == expr.CmpOpEq && len(e.Data)*8 >= network.Bits() &&
+				bytes.HasPrefix(network.Masked().Addr().AsSlice(), e.Data)
+		case *expr.Verdict:
+			return names && e.Kind == expr.VerdictAccept
+		}
+	}
+	return false
 }
 
 // blocker says what of a chain drops packets that no rule accepts: its policy, or a rule without a

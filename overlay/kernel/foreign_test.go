@@ -15,9 +15,16 @@ import (
 // forwardChain makes a base chain at the forward hook, as iptables-nft or somebody else does.
 func (h host) forwardChain(table, chain string, policy nftables.ChainPolicy, rules ...[]expr.Any) {
 	h.tb.Helper()
+	h.forwardChainOf(nftables.TableFamilyIPv4, table, chain, policy, rules...)
+}
+
+func (h host) forwardChainOf(
+	family nftables.TableFamily, table, chain string, policy nftables.ChainPolicy, rules ...[]expr.Any,
+) {
+	h.tb.Helper()
 	conn := h.nftables()
 	c := conn.AddChain(&nftables.Chain{Name: chain, Type: nftables.ChainTypeFilter,
-		Table:   conn.AddTable(&nftables.Table{Name: table, Family: nftables.TableFamilyIPv4}),
+		Table:   conn.AddTable(&nftables.Table{Name: table, Family: family}),
 		Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter, Policy: &policy})
 	for _, r := range rules {
 		conn.AddRule(&nftables.Rule{Table: c.Table, Chain: c, Exprs: r})
@@ -80,19 +87,43 @@ func TestOpenForwardChainIsLeftAlone(t *testing.T) {
 }
 
 func TestForeignChainThatDropsIsNamed(t *testing.T) {
-	h := newHost(t)
-	h.forwardChain("theirs", "guard", nftables.ChainPolicyDrop)
-	err := netspace.Do(h.ns, func() error {
-		r, err := New(Options{Log: slog.New(slog.DiscardHandler)})
-		must(t, err)
-		r.Set(state(1))
-		_, err = r.Apply(t.Context())
-		return err
-	})
-	if err == nil || !strings.Contains(err.Error(), "policy drop in chain guard of nftables table theirs") {
-		t.Errorf("got %v", err)
+	passes := func(prefix string) [][]expr.Any {
+		accept := &expr.Verdict{Kind: expr.VerdictAccept}
+		return [][]expr.Any{append(source(netip.MustParsePrefix(prefix), true), accept)}
 	}
-	if n := h.accepts("theirs", "guard"); n != 0 {
-		t.Errorf("%d rules were written into somebody else's chain", n)
+	for name, c := range map[string]struct {
+		family nftables.TableFamily
+		table  string
+		rules  [][]expr.Any
+		named  bool
+	}{
+		"of IPv4":                        {family: nftables.TableFamilyIPv4, table: "theirs", named: true},
+		"of both families":               {family: nftables.TableFamilyINet, table: "theirs", named: true},
+		"of both families, as iptables'": {family: nftables.TableFamilyINet, table: "filter", named: true},
+		"that lets the network through":  {nftables.TableFamilyINet, "theirs", passes("10.5.0.0/16"), false},
+		"that lets only others through":  {nftables.TableFamilyINet, "theirs", passes("10.6.0.0/16"), true},
+		"that lets a part of it through": {nftables.TableFamilyIPv4, "theirs", passes("10.5.9.0/24"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			h.forwardChainOf(c.family, c.table, "FORWARD", nftables.ChainPolicyDrop, c.rules...)
+			err := netspace.Do(h.ns, func() error {
+				r, err := New(Options{Log: slog.New(slog.DiscardHandler)})
+				must(t, err)
+				r.Set(state(1))
+				_, err = r.Apply(t.Context())
+				return err
+			})
+			named := err != nil &&
+				strings.Contains(err.Error(), "policy drop in chain FORWARD of nftables table "+c.table)
+			if named != c.named || !named && err != nil {
+				t.Errorf("got %v", err)
+			}
+			table := &nftables.Table{Name: c.table, Family: c.family}
+			rules, err := h.nftables().GetRules(table, &nftables.Chain{Name: "FORWARD", Table: table})
+			if err != nil || len(rules) != len(c.rules) {
+				t.Errorf("somebody else's chain has %d rules, %v", len(rules), err)
+			}
+		})
 	}
 }

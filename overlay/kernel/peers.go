@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/nemesh/nemesh/overlay/lease"
@@ -85,21 +86,45 @@ func (p *pass) haveNeighbours(device string, index int) ([]plan.Neighbour, error
 	return have, nil
 }
 
-// haveFDB lists the permanent forwarding entries of a device. What the device has learned is its own.
+// haveFDB lists the permanent forwarding entries of a device. What the device has learned is its own, and so
+// is what a bridge notes of it as a port.
 func (p *pass) haveFDB(device string, index int) ([]plan.FDB, error) {
-	list, err := dump(func() ([]netlink.Neigh, error) { return p.nl.NeighList(index, unix.AF_BRIDGE) })
+	list, err := dump(func() ([][]byte, error) {
+		request := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, unix.NLM_F_DUMP)
+		request.AddData(&netlink.Ndmsg{Family: unix.AF_BRIDGE, Index: uint32(index)})
+		return request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list forwarding entries of %s: %w", device, err)
 	}
 	var have []plan.FDB
-	for _, n := range list {
-		if n.State&netlink.NUD_PERMANENT == 0 || n.LinkIndex != index {
+	for _, raw := range list {
+		n, err := netlink.NeighDeserialize(raw)
+		if err != nil {
+			return nil, fmt.Errorf("list forwarding entries of %s: %w", device, err)
+		}
+		if n.State&netlink.NUD_PERMANENT == 0 || n.LinkIndex != index || n.Flags&netlink.NTF_SELF == 0 {
 			continue
 		}
-		dst, _ := netip.AddrFromSlice(n.IP)
-		have = append(have, plan.FDB{Link: device, MAC: toMAC(n.HardwareAddr), Dst: dst.Unmap()})
+		have = append(have, plan.FDB{Link: device, MAC: toMAC(n.HardwareAddr), Dst: vtepOf(n, raw)})
 	}
 	return have, nil
+}
+
+// vtepOf returns where a forwarding entry leads; nowhere that is planned, if it names another port, VNI or
+// link than the device has.
+func vtepOf(n *netlink.Neigh, raw []byte) netip.Addr {
+	attrs, err := nl.ParseRouteAttrAsMap(raw[unix.SizeofNdMsg:])
+	if err != nil {
+		return netip.Addr{}
+	}
+	for _, other := range []uint16{netlink.NDA_PORT, netlink.NDA_VNI, netlink.NDA_IFINDEX} {
+		if _, there := attrs[other]; there {
+			return netip.Addr{}
+		}
+	}
+	dst, _ := netip.AddrFromSlice(n.IP)
+	return dst.Unmap()
 }
 
 func neighbourEntry(index int, n plan.Neighbour) *netlink.Neigh {
@@ -132,8 +157,10 @@ func gone(err error) error {
 type ownRoute struct {
 	plan.Route
 	raw netlink.Route
-	// plain says that nothing but the planned fields is set, so that comparing those is enough.
+	// plain says that it stands where the planned one belongs; one of another metric stands beside it.
 	plain bool
+	// changed says that something is set besides, such as an MTU, that setting the route again takes away.
+	changed bool
 }
 
 // routes makes the overlay's routes right. Setting replaces in one step; what is left over goes afterwards.
@@ -145,7 +172,7 @@ func (p *pass) routes(links map[string]netlink.Link) {
 	}
 	there, wanted := map[plan.Route]bool{}, map[plan.Route]bool{}
 	for _, r := range have {
-		if r.plain {
+		if r.plain && !r.changed {
 			there[r.Route] = true
 		}
 	}
@@ -210,7 +237,18 @@ func (p *pass) ownRoute(raw netlink.Route, names map[int]string) (ownRoute, bool
 	if name == p.want.Uplink && (!via.IsValid() || !within(p.want.Networks, dst) && !p.formerly(raw, r)) {
 		return ownRoute{}, false // a plain route of the uplink's own, or by now somebody else's
 	}
-	return ownRoute{Route: r, raw: raw, plain: plainRoute(dst, raw.Priority, raw.Tos)}, true
+	return ownRoute{
+		Route:   r,
+		raw:     raw,
+		plain:   plainRoute(dst, raw.Priority, raw.Tos),
+		changed: changedRoute(raw),
+	}, true
+}
+
+// changedRoute reports whether a route has what the overlay's routes have not.
+func changedRoute(r netlink.Route) bool {
+	return r.MTU != 0 || r.AdvMSS != 0 || r.Window != 0 || r.Hoplimit != 0 || r.Src != nil || r.Encap != nil ||
+		len(r.MultiPath) > 0 || r.Type != unix.RTN_UNICAST
 }
 
 // plainRoute reports whether a route has the metric and the type of service that it gets unless told

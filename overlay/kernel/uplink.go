@@ -35,7 +35,7 @@ func FindUplink(s Selectors) (plan.Uplink, error) {
 	if err != nil {
 		return plan.Uplink{}, fmt.Errorf("list links: %w", err)
 	}
-	link, err := s.choose(nl, links)
+	link, named, err := s.choose(nl, links)
 	if err != nil {
 		return plan.Uplink{}, err
 	}
@@ -44,6 +44,13 @@ func FindUplink(s Selectors) (plan.Uplink, error) {
 	addrs, err := dump(func() ([]netlink.Addr, error) { return nl.AddrList(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return plan.Uplink{}, fmt.Errorf("list addresses of %s: %w", attrs.Name, err)
+	}
+	// An address by which the link was chosen is the one to use, though the link may have others.
+	switch {
+	case named.Is4():
+		up.Addr = named
+	case named.Is6() && !named.IsLinkLocalUnicast():
+		up.Addr6 = named
 	}
 	for _, a := range addrs {
 		addr := fromIPNet(a.IPNet).Addr()
@@ -63,37 +70,41 @@ func FindUplink(s Selectors) (plan.Uplink, error) {
 	return up, nil
 }
 
-func (s Selectors) choose(nl *netlink.Handle, links []netlink.Link) (netlink.Link, error) {
+// choose returns the link, and the address by which it was chosen if that was one of its own.
+func (s Selectors) choose(nl *netlink.Handle, links []netlink.Link) (netlink.Link, netip.Addr, error) {
 	for _, name := range s.Names {
-		if link, ok := find(nl, links, func(text string) bool { return text == name }); ok {
-			return link, nil
+		if link, addr, ok := find(nl, links, func(text string) bool { return text == name }); ok {
+			return link, addr, nil
 		}
 	}
 	for _, pattern := range s.Patterns {
 		re, err := regexp.Compile(pattern)
 		if err != nil {
-			return nil, fmt.Errorf("--iface-regex %q: %w", pattern, err)
+			return nil, netip.Addr{}, fmt.Errorf("--iface-regex %q: %w", pattern, err)
 		}
-		if link, ok := find(nl, links, re.MatchString); ok {
-			return link, nil
+		if link, addr, ok := find(nl, links, re.MatchString); ok {
+			return link, addr, nil
 		}
 	}
 	switch {
 	case len(s.Names)+len(s.Patterns) > 0:
-		return nil, fmt.Errorf("no link is called, or has an address, %s",
+		return nil, netip.Addr{}, fmt.Errorf("no link is called, or has an address, %s",
 			strings.Join(append(append([]string{}, s.Names...), s.Patterns...), " or "))
 	case s.CanReach != "":
 		return towards(links, s.CanReach)
 	default:
-		return defaultRoute(nl, links)
+		link, err := defaultRoute(nl, links)
+		return link, netip.Addr{}, err
 	}
 }
 
-// find returns the first link whose name or one of whose addresses matches.
-func find(nl *netlink.Handle, links []netlink.Link, match func(string) bool) (netlink.Link, bool) {
+// find returns the first link whose name or one of whose addresses matches, and that address.
+func find(
+	nl *netlink.Handle, links []netlink.Link, match func(string) bool,
+) (netlink.Link, netip.Addr, bool) {
 	for _, l := range links {
 		if match(l.Attrs().Name) {
-			return l, true
+			return l, netip.Addr{}, true
 		}
 	}
 	for _, l := range links {
@@ -103,23 +114,25 @@ func find(nl *netlink.Handle, links []netlink.Link, match func(string) bool) (ne
 		}
 		for _, a := range addrs {
 			if match(a.IP.String()) {
-				return l, true
+				return l, fromIPNet(a.IPNet).Addr(), true
 			}
 		}
 	}
-	return nil, false
+	return nil, netip.Addr{}, false
 }
 
-func towards(links []netlink.Link, text string) (netlink.Link, error) {
+func towards(links []netlink.Link, text string) (netlink.Link, netip.Addr, error) {
 	ip := net.ParseIP(text)
 	if ip == nil {
-		return nil, fmt.Errorf("--iface-can-reach %q is not an address", text)
+		return nil, netip.Addr{}, fmt.Errorf("--iface-can-reach %q is not an address", text)
 	}
 	routes, err := netlink.RouteGet(ip)
 	if err != nil || len(routes) == 0 {
-		return nil, errors.Join(fmt.Errorf("no route to %s", text), err)
+		return nil, netip.Addr{}, errors.Join(fmt.Errorf("no route to %s", text), err)
 	}
-	return byIndex(links, routes[0].LinkIndex)
+	link, err := byIndex(links, routes[0].LinkIndex)
+	from, _ := netip.AddrFromSlice(routes[0].Src)
+	return link, from.Unmap(), err
 }
 
 func defaultRoute(nl *netlink.Handle, links []netlink.Link) (netlink.Link, error) {

@@ -38,6 +38,15 @@ func TestFindUplink(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, up, err)
 		}
 	}
+	must(t, h.nl.AddrAdd(h.link("eth0"), &netlink.Addr{IPNet: cidr("192.168.7.9/24")}))
+	for name, s := range map[string]Selectors{
+		"second address": {Names: []string{"192.168.7.9"}}, "its pattern": {Patterns: []string{`^192\.168\.7\.`}},
+		"reached from it": {CanReach: "192.168.7.77"},
+	} {
+		if up, err := find(s); err != nil || up.Addr.String() != "192.168.7.9" {
+			t.Errorf("%s: %+v, %v", name, up, err)
+		}
+	}
 	if _, err := find(
 		Selectors{Names: []string{"nope"}},
 	); err == nil ||

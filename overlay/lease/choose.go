@@ -233,11 +233,12 @@ func taken(of func(Subnet) netip.Prefix, others []Lease, p netip.Prefix) bool {
 // Peers returns what explains kernel entries of other nodes: their leases, and the records of owners whose
 // lease is gone, as long as the hold lasts and nobody else has the subnet. A record of a node that has moved
 // explains nothing, and of two leases with one public address the one that has a record counts; those that
-// do not count are in doubt. next is the moment at which the earliest record in the answer ends; zero if
-// none does.
-func Peers(v View, own Subnet, ip, ip6 netip.Addr, hold time.Duration, now time.Time) (
-	peers []Lease, doubt []Ignored, next time.Time,
-) {
+// do not count are in doubt. Only a lease that takes, which a caller may decide, ends a record. First come
+// the leases that have a record, then the records, then the other leases: so much speaks for each. next is
+// the moment at which the earliest record in the answer ends; zero if none does.
+func Peers(
+	v View, own Subnet, ip, ip6 netip.Addr, hold time.Duration, now time.Time, takes func(Lease) bool,
+) (peers []Lease, doubt []Ignored, next time.Time) {
 	recorded := map[netip.Addr]Subnet{}
 	for _, l := range v.Leases {
 		if o, ok := v.OwnerOf(l.Subnet); ok && sameNode(o.Attrs, l.Attrs.PublicIP, l.Attrs.PublicIPv6) {
@@ -245,33 +246,44 @@ func Peers(v View, own Subnet, ip, ip6 netip.Addr, hold time.Duration, now time.
 		}
 	}
 	alive := map[netip.Addr]bool{}
+	var others, taking []Lease
 	for _, l := range v.Leases {
 		if sameNode(l.Attrs, ip, ip6) {
 			continue
 		}
-		if s, ok := recorded[l.Attrs.Node()]; ok && s != l.Subnet {
+		s, ok := recorded[l.Attrs.Node()]
+		switch {
+		case ok && s != l.Subnet:
 			doubt = append(
 				doubt,
 				Ignored{Key: l.Subnet.Key(), Reason: l.Attrs.Node().String() + " has " + s.String()},
 			)
 			continue
+		case ok:
+			peers = append(peers, l)
+		default:
+			others = append(others, l)
 		}
-		alive[l.Attrs.Node()] = true
-		peers = append(peers, l)
+		if takes(l) {
+			alive[l.Attrs.Node()] = true
+			taking = append(taking, l)
+		}
 	}
-	leased := len(peers)
 	for _, o := range v.Owners {
 		until := o.Until(hold)
 		if sameNode(o.Attrs, ip, ip6) || alive[o.Attrs.Node()] || o.Subnet.Overlaps(own) ||
-			anyOverlap(peers[:leased], o.Subnet) || !now.Before(until) {
+			anyOverlap(taking, o.Subnet) || !now.Before(until) {
 			continue
+		}
+		if _, ok := recorded[o.Attrs.Node()]; ok {
+			continue // it has moved, to a lease that this node cannot use
 		}
 		peers = append(peers, Lease{Subnet: o.Subnet, Attrs: o.Attrs})
 		if next.IsZero() || until.Before(next) {
 			next = until
 		}
 	}
-	return peers, doubt, next
+	return append(peers, others...), doubt, next
 }
 
 // Missing returns, as records that begin now, the peers of a view that are in a later one neither by subnet

@@ -64,7 +64,7 @@ func TestNodesOfIPv6OnlyAreToldApart(t *testing.T) {
 		v.Owners = append(v.Owners, Owner{Subnet: at(n), Attrs: six(n), Node: n, Instance: n, Seen: now, TTL: 60})
 	}
 	v.Leases = v.Leases[:2] // the third's has ended; its record explains it
-	peers, doubt, _ := Peers(v, at("1"), netip.Addr{}, netip.MustParseAddr("fd00::1"), time.Hour, now)
+	peers, doubt, _ := Peers(v, at("1"), netip.Addr{}, netip.MustParseAddr("fd00::1"), time.Hour, now, all)
 	if len(peers) != 2 || peers[0].Subnet != at("2") || peers[1].Subnet != at("3") || len(doubt) != 0 {
 		t.Errorf("peers %v, in doubt %v", peers, doubt)
 	}

@@ -206,6 +206,23 @@ func TestChooseSaysWhenNothingIsFree(t *testing.T) {
 	}
 }
 
+// all has every lease take its subnet.
+func all(Lease) bool { return true }
+
+func TestALeaseThatTakesNothingEndsNoRecord(t *testing.T) {
+	v := View{
+		Leases: []Lease{
+			{Subnet: sub("10.0.0.0/24"), Attrs: of("6.6.6.6")}, {Subnet: sub("10.0.0.64/26"), Attrs: of("3.3.3.3")},
+		},
+		Owners: []Owner{owner("10.0.0.192/26", "3.3.3.3", now)},
+	}
+	none := func(Lease) bool { return false }
+	peers, _, _ := Peers(v, Subnet{}, netip.MustParseAddr("1.1.1.1"), netip.Addr{}, time.Hour, now, none)
+	if len(peers) != 3 || peers[0].Subnet != sub("10.0.0.192/26") {
+		t.Fatalf("%+v", peers)
+	}
+}
+
 func TestPeersAreExplainedByLeaseOrRecord(t *testing.T) {
 	ip := netip.MustParseAddr("1.1.1.1")
 	own := sub("10.0.0.64/26")
@@ -221,18 +238,18 @@ func TestPeersAreExplainedByLeaseOrRecord(t *testing.T) {
 			owner("10.0.0.64/26", "8.8.8.8", now),                  // had what is this node's own
 		},
 	}
-	peers, _, next := Peers(v, own, ip, netip.Addr{}, time.Hour, now)
+	peers, _, next := Peers(v, own, ip, netip.Addr{}, time.Hour, now, all)
 	var got []string
 	for _, p := range peers {
 		got = append(got, p.Subnet.Key()+" "+p.Attrs.PublicIP.String())
 	}
-	if strings.Join(got, ", ") != "10.0.0.128-26 2.2.2.2, 10.0.0.192-26 3.3.3.3" {
+	if strings.Join(got, ", ") != "10.0.0.192-26 3.3.3.3, 10.0.0.128-26 2.2.2.2" {
 		t.Fatalf("got %v", got)
 	}
 	if want := now.Add(time.Hour + time.Minute); !next.Equal(want) {
 		t.Fatalf("next %s, want %s", next, want)
 	}
-	if peers, _, _ := Peers(v, own, ip, netip.Addr{}, time.Hour, next); len(peers) != 1 {
+	if peers, _, _ := Peers(v, own, ip, netip.Addr{}, time.Hour, next, all); len(peers) != 1 {
 		t.Fatalf("after the hold: %v", peers)
 	}
 }
@@ -245,9 +262,22 @@ func TestOfTwoLeasesTheRecordedOneCounts(t *testing.T) {
 		},
 		Owners: []Owner{owner("10.0.0.128/26", "2.2.2.2", now)},
 	}
-	peers, doubt, _ := Peers(v, Subnet{}, netip.MustParseAddr("1.1.1.1"), netip.Addr{}, time.Hour, now)
+	peers, doubt, _ := Peers(v, Subnet{}, netip.MustParseAddr("1.1.1.1"), netip.Addr{}, time.Hour, now, all)
 	if len(peers) != 1 || peers[0].ID != 2 || len(doubt) != 1 {
 		t.Fatalf("%+v, %+v", peers, doubt)
+	}
+}
+
+func TestARecordedLeaseComesFirst(t *testing.T) {
+	v := View{
+		Leases: []Lease{
+			{Subnet: sub("10.0.0.64/26"), Attrs: of("6.6.6.6")}, {Subnet: sub("10.0.0.128/26"), Attrs: of("2.2.2.2")},
+		},
+		Owners: []Owner{owner("10.0.0.128/26", "2.2.2.2", now)},
+	}
+	peers, _, _ := Peers(v, Subnet{}, netip.MustParseAddr("1.1.1.1"), netip.Addr{}, time.Hour, now, all)
+	if len(peers) != 2 || peers[0].Subnet != sub("10.0.0.128/26") {
+		t.Fatalf("%+v", peers)
 	}
 }
 

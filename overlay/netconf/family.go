@@ -19,6 +19,14 @@ var (
 	ipv6 = family{"IPv6Network", "IPv6SubnetMin", "IPv6SubnetMax", "IPv6SubnetLen", false, 64, 124, 126}
 )
 
+// reserved are addresses that no host has for itself alone (RFC 6890). A network that holds them is a slip,
+// as 0.0.0.0/0 is, in which every route of a node would count as the overlay's.
+var reserved = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"),
+	netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("224.0.0.0/4"),
+	netip.MustParsePrefix("::/127"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8"),
+}
+
 func (f family) parse(network, low, high string, length int) (Range, error) {
 	if network == "" {
 		return Range{}, fmt.Errorf("%s is missing: give one, such as %q", f.network, f.example())
@@ -33,6 +41,12 @@ func (f family) parse(network, low, high string, length int) (Range, error) {
 	}
 	if p.Bits() > f.maxNetwork {
 		return Range{}, fmt.Errorf("%s %q is too small: /%d at most", f.network, network, f.maxNetwork)
+	}
+	for _, no := range reserved {
+		if p.Overlaps(no) {
+			return Range{}, fmt.Errorf("%s %q holds addresses of %s, which are no pod's: choose another, such as %q",
+				f.network, network, no, f.example())
+		}
 	}
 	r := Range{Network: p, SubnetLen: length}
 	switch {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 )
 
 // Config is a network configuration that has passed validation.
@@ -97,10 +98,32 @@ func Parse(raw []byte) (Config, error) {
 		errs = append(errs, err)
 	}
 	c.Backend, err = parseBackend(d.Backend)
+	if err == nil {
+		err = c.fits()
+	}
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return Config{}, err
 	}
 	return c, nil
+}
+
+// fits refuses a VNI that makes no name for a device: one has 15 bytes at most (IFNAMSIZ of linux/if.h).
+func (c Config) fits() error {
+	most, name := uint32(9_999_999), "flannel."
+	if c.EnableIPv6 {
+		most, name = 9_999, "flannel-v6."
+	}
+	if c.Backend.Type == "vxlan" && c.Backend.VNI > most {
+		return fmt.Errorf(
+			"Backend.VNI %d: the device would be called %s%d, which is longer than the 15 bytes that "+
+				"a name may have: %d at most",
+			c.Backend.VNI,
+			name,
+			c.Backend.VNI,
+			most,
+		)
+	}
+	return nil
 }
 
 func parseBackend(raw json.RawMessage) (Backend, error) {
@@ -112,6 +135,7 @@ func parseBackend(raw json.RawMessage) (Backend, error) {
 	if err := json.Unmarshal(raw, &b); err != nil {
 		return Backend{}, fmt.Errorf("Backend %s: %w", raw, err)
 	}
+	b.Type = strings.ToLower(b.Type) // as flannel does (pkg/backend/manager.go)
 	switch {
 	case b.Type == "":
 		return Backend{}, fmt.Errorf("Backend %s has no Type: give one, such as \"vxlan\"", raw)

@@ -37,7 +37,7 @@ func TestDefaults(t *testing.T) {
 
 func TestDualStack(t *testing.T) {
 	c, err := Parse([]byte(`{"Network":"10.5.0.0/16","EnableIPv6":true,"IPv6Network":"fc00::/48",
-		"Backend":{"type":"vxlan","vni":7,"directrouting":true}}`))
+		"Backend":{"type":"VXLAN","vni":7,"directrouting":true}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestDualStack(t *testing.T) {
 	if got := c.IPv6.Max.String(); got != "fc00:0:0:ffff::/64" {
 		t.Errorf("IPv6 SubnetMax %s", got)
 	}
-	if c.Backend.VNI != 7 || !c.Backend.DirectRouting {
+	if c.Backend.Type != "vxlan" || c.Backend.VNI != 7 || !c.Backend.DirectRouting {
 		t.Errorf("backend %+v", c.Backend)
 	}
 }
@@ -72,6 +72,16 @@ func TestErrorsNameFieldAndValue(t *testing.T) {
 		`{"EnableIPv4":false,"Network":"10.0.0.0/16"}`:              "both false",
 		network + `,"EnableIPv6":true,"IPv6Network":"10.9.0.0/16"}`: "other address family",
 		network + `,"EnableIPv6":true,"IPv6Network":"fc00::/125"}`:  "/124 at most",
+
+		network + `,"Backend":{"Type":"vxlan","VNI":10000000}}`: "flannel.10000000",
+		`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fc00::/48","Backend":{"Type":"vxlan",` +
+			`"VNI":10000}}`: "9999 at most",
+
+		// Reserved addresses.
+		`{"Network":"0.0.0.0/0"}`:                                     "holds addresses of 0.0.0.0/8",
+		`{"Network":"128.0.0.0/1"}`:                                   "holds addresses of 169.254.0.0/16",
+		`{"Network":"127.1.0.0/16"}`:                                  "holds addresses of 127.0.0.0/8",
+		`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"::/0"}`: "holds addresses of ::/127",
 
 		// IPv6 alone.
 		`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":"fc00::/48","IPv6SubnetLen":49}`: "IPv6SubnetLen 49",

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 type Input struct {
 	Config netconf.Config
 	Own    lease.Lease
+	// Peers are the other nodes, first those for which most speaks: of two that exclude each other it stays.
 	Peers  []lease.Lease
 	Uplink Uplink
 	// VtepMAC and VtepMAC6 are those of the node's VXLAN devices.
@@ -106,9 +108,15 @@ func common(in Input) State {
 	return s
 }
 
-// trusted sorts out the peers whose leases may have a place in the kernel.
+// trusted sorts out the peers whose leases may have a place in the kernel. Where two exclude each other, one
+// of a subnet that this network hands out comes before one of another length: a key that was put there by
+// hand must not tear down nodes that work.
 func trusted(in Input) (peers []lease.Lease, rejected []Rejected) {
-	for _, p := range in.Peers {
+	ordered := slices.Clone(in.Peers)
+	slices.SortStableFunc(ordered, func(a, b lease.Lease) int {
+		return cmp.Compare(odd(in.Config, a.Subnet), odd(in.Config, b.Subnet))
+	})
+	for _, p := range ordered {
 		if reason := distrust(in, p, peers); reason != "" {
 			rejected = append(rejected, Rejected{Subnet: p.Subnet, Reason: reason})
 			continue
@@ -118,8 +126,34 @@ func trusted(in Input) (peers []lease.Lease, rejected []Rejected) {
 	return peers, rejected
 }
 
+// odd is 1 for a subnet that this network does not hand out, and 0 for one that it does.
+func odd(c netconf.Config, s lease.Subnet) int {
+	if s.V4.IsValid() && !c.IPv4.Contains(s.V4) && c.EnableIPv4 ||
+		s.V6.IsValid() && !c.IPv6.Contains(s.V6) && c.EnableIPv6 {
+		return 1
+	}
+	return 0
+}
+
+// Takes reports whether a lease takes its subnet from whoever had it before: it is one that this network
+// hands out, and could have a place in the kernel.
+func Takes(in Input, l lease.Lease) bool {
+	if odd(in.Config, l.Subnet) != 0 || distrust(in, l, nil) != "" {
+		return false
+	}
+	if in.Config.Backend.Type != "vxlan" {
+		return true
+	}
+	for _, f := range families(in) {
+		if subnet, public, data := f.of(l); subnet.IsValid() && distrustVTEP(in, f, public, data) != "" {
+			return false
+		}
+	}
+	return true
+}
+
 // distrust says why a lease must not reach the kernel; "" if it may. before are the peers accepted so far:
-// leases come before records, and of two that overlap the first stays.
+// of two that overlap the first stays.
 func distrust(in Input, p lease.Lease, before []lease.Lease) string {
 	own := in.Own
 	switch {

@@ -129,6 +129,30 @@ func TestUntrustedLeasesAreLeftOutAndNoOtherWithThem(t *testing.T) {
 	}
 }
 
+// A key of an odd length sorts before the nodes that it covers, and must not take their place.
+func TestALeaseOfAnOddLengthTearsNoPeerDown(t *testing.T) {
+	good := peer(t, "10.5.30.0/24", "192.168.0.2", "02:00:00:00:00:02")
+	wide := peer(t, "10.5.16.0/20", "192.168.0.66", "02:00:00:00:00:66")
+	for name, plan := range map[string]func(Input) (State, []Rejected){"vxlan": vxlan, "host-gw": hostGW} {
+		in := input(t, wide, good)
+		if name == "host-gw" {
+			in.Config = config(t, `{"Network":"10.5.0.0/16","Backend":{"Type":"host-gw"}}`)
+			in.Peers[0].Attrs.BackendType, in.Peers[1].Attrs.BackendType = name, name
+		}
+		s, rejected := plan(in)
+		if len(rejected) != 1 || len(s.Routes) != 1 || s.Routes[0].Dst != good.Subnet.V4 {
+			t.Errorf("%s: routes %v, rejected %v", name, s.Routes, rejected)
+		}
+	}
+	wider := peer(t, "10.5.16.0/20", "192.168.0.66", "02:00:00:00:00:66")
+	zero := peer(t, "10.5.30.0/24", "192.168.0.66", "00:00:00:00:00:00")
+	for l, want := range map[*lease.Lease]bool{&good: true, &wider: false, &zero: false} {
+		if Takes(input(t), *l) != want {
+			t.Errorf("%s takes its subnet: %t", l.Subnet, !want)
+		}
+	}
+}
+
 func TestDirectRouting(t *testing.T) {
 	in := input(t, peer(t, "10.5.2.0/24", "192.168.0.2", "02:00:00:00:00:02"),
 		peer(t, "10.5.3.0/24", "172.20.0.3", "02:00:00:00:00:03"))

@@ -2,7 +2,7 @@
 // etcd, tells the CNI plugin, and keeps the kernel's devices, routes, neighbours and rules.
 //
 // Exit codes: 0 after SIGTERM or SIGINT, with the data plane left in place; 1 after an error that a restart
-// may cure; 2 for a wrong command line. A second signal kills.
+// may cure; 64 for a wrong command line. A second signal kills.
 package main
 
 import (
@@ -20,6 +20,10 @@ import (
 	"github.com/nemesh/nemesh/overlay/defect"
 )
 
+// exitUsage is EX_USAGE of sysexits.h. It is not 2, with which Go ends a program that panics: a service
+// manager that does not restart after one must restart after the other.
+const exitUsage = 64
+
 func main() { os.Exit(run()) }
 
 func run() int {
@@ -29,7 +33,7 @@ func run() int {
 		return 0
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "overlayd:", err)
-		return 2
+		return exitUsage
 	case opts.Version:
 		fmt.Println("overlayd", version())
 		return 0
@@ -42,7 +46,7 @@ func run() int {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(opts.LogLevel)); err != nil {
 		fmt.Fprintf(os.Stderr, "overlayd: --log-level %q: debug, info, warn or error\n", opts.LogLevel)
-		return 2
+		return exitUsage
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)

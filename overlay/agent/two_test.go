@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const network77 = `{"Network":"10.77.0.0/16","Backend":{"Type":"vxlan","VNI":77}}`
+
+// ready waits until an agent is.
+func (l lab) ready(log *journal) {
+	l.tb.Helper()
+	within(l.tb, 20*time.Second, "the agent is ready", func() bool {
+		return strings.Contains(log.String(), "msg=ready")
+	})
+}
+
+// writes counts what is written to etcd while a second goes by.
+func (l lab) writes() int64 {
+	l.tb.Helper()
+	revision := func() int64 {
+		r, err := l.etcd.Get(l.tb.Context(), "x")
+		must(l.tb, err)
+		return r.Header.Revision
+	}
+	before := revision()
+	<-time.After(time.Second)
+	return revision() - before
+}
+
+// An agent that is started before the one that it takes over from has ended, or a second one by mistake,
+// must not fight it for the key.
+func TestTwoAgentsOfOneNodeDoNotFight(t *testing.T) {
+	l := newLab(t, 1, network77)
+	o := l.options()
+	for range 2 {
+		log, _, _ := l.run(o)
+		l.ready(log)
+	}
+	if n := l.writes(); n > 2 {
+		t.Errorf("%d writes a second", n)
+	}
+}
+
+// Two nodes with one name and one address cannot be told from a node whose disk was lost.
+func TestTwoNodesOfOneNameAndAddressFightSlowly(t *testing.T) {
+	l := newLab(t, 2, network77)
+	for range 2 {
+		log, _, _ := l.run(l.options())
+		l.ready(log)
+	}
+	if n := l.writes(); n > 6 {
+		t.Errorf("%d writes a second", n)
+	}
+}
+
+func TestCopyOfADiskBecomesANodeOfItsOwn(t *testing.T) {
+	l := newLab(t, 3, network77)
+	first, second := l.options(), l.options()
+	for _, o := range []*Options{&first, &second} {
+		log, a, stop := l.run(*o)
+		l.ready(log)
+		stop()
+		link, err := netlink.LinkByName("flannel.77") // another machine has no such device
+		must(t, err)
+		must(t, netlink.LinkDel(link))
+		raw, err := os.ReadFile(filepath.Join(o.StateDir, stateFile))
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(second.StateDir, stateFile), raw, 0o600))
+		second.NodeName, second.PublicIP = "copy", addr("198.51.100.7")
+		t.Log(a.own)
+	}
+	r, err := l.etcd.Get(t.Context(), "/coreos.com/network/subnets/", clientv3.WithPrefix())
+	must(t, err)
+	if len(r.Kvs) != 2 || r.Kvs[0].Lease == r.Kvs[1].Lease {
+		t.Errorf("the two share an etcd lease: %v", r.Kvs)
+	}
+	if mac := func(i int) string {
+		_, after, _ := strings.Cut(string(r.Kvs[i].Value), "VtepMAC")
+		return after
+	}; mac(0) == mac(1) {
+		t.Errorf("the two share a MAC: %v", r.Kvs)
+	}
+}
+
+// A node may leave long after its subnet has gone to another, whose lease may be gone for a moment then.
+func TestLeaveKeepsTheRecordOfANewOwner(t *testing.T) {
+	l := newLab(t, 4, network77)
+	o := l.options()
+	s := fresh()
+	s.Subnet, s.PublicIP = "10.77.5.0-24", addr("192.0.2.4")
+	must(t, s.save(o.StateDir))
+	l.put("owners/10.77.5.0-24", `{"Attrs":{"PublicIP":"192.0.2.9","PublicIPv6":null,"BackendType":"vxlan"},`+
+		`"Node":"new","Instance":"new","Seen":"2026-01-01T00:00:00Z","TTL":86400}`)
+	must(t, Leave(t.Context(), o, slog.New(slog.DiscardHandler)))
+	r, err := l.etcd.Get(t.Context(), "/coreos.com/network/owners/10.77.5.0-24")
+	must(t, err)
+	if len(r.Kvs) != 1 {
+		t.Error("the new owner's record is gone, and with it what its peers know of it")
+	}
+}
