@@ -127,7 +127,7 @@ var _ = Describe("IPv6 alone", Label("kind:dual-stack"), func() {
 	It("makes a network of nodes whose leases name no IPv4 address", suite.Red("new-device-at-start"), func(
 		ctx SpecContext,
 	) {
-		needs(driver.FeatureEtcdV3)
+		needs(driver.FeatureIPv6)
 		names := []string{"node01", "node02", "node03"}
 		c := chaos.Cluster(ctx, harness.Options{
 			Agent: ours(), IPv6: true, Nodes: len(names), Idle: names, PodsPerNode: -1,

@@ -29,6 +29,9 @@ func running(ctx context.Context, opts harness.Options) *harness.Cluster {
 	if opts.Nodes == 0 {
 		opts.Nodes = 3
 	}
+	if opts.IPv6 {
+		needs(driver.FeatureIPv6)
+	}
 	c := chaos.Cluster(ctx, opts)
 	Expect(c.StartMesh(ctx)).To(Succeed())
 	talkFor(ctx, c, 15)
