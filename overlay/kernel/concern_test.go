@@ -41,6 +41,20 @@ func (h host) concerns(want plan.State, act func() error) concern {
 	}
 }
 
+// withoutIPv6 keeps the kernel from giving links addresses and routes of their own, at a moment of its choice
+// within a second (RFC 4862), whose events nobody caused.
+func (h host) withoutIPv6() {
+	h.tb.Helper()
+	must(h.tb, netspace.Do(h.ns, func() error {
+		for _, links := range []string{"default", "all"} {
+			if err := writeSysctl("net/ipv6/conf/"+links+"/disable_ipv6", "1"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
 func TestWhatAnEventConcerns(t *testing.T) {
 	device := func(h host) int { return h.link("flannel.1").Attrs().Index }
 	age := func(h host, ip net.IP) error {
@@ -110,7 +124,13 @@ func TestWhatAnEventConcerns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)
+			h.withoutIPv6()
 			h.apply(state(2))
+			for _, name := range []string{"eth0", "far"} { // the kernel tells of the carrier when it gets to it
+				h.eventually(name+" has its carrier", func() bool {
+					return h.link(name).Attrs().OperState == netlink.OperUp
+				})
+			}
 			if got := h.concerns(state(2), func() error { return c.act(h, state(2)) }); got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
