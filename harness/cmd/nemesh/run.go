@@ -68,13 +68,17 @@ Exit codes: 0 all passed, 1 something failed, 2 something was not proven or the 
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.reports, "reports", "reports", "`folder` for reports; the newest is at latest")
-	f.IntVar(&o.procs, "procs", 2*runtime.NumCPU(), "how many scenarios run side by side")
+	f.IntVar(&o.procs, "procs", defaultProcs(), "how many scenarios run side by side")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Minute, "when to give up on the whole run")
 	f.StringVar(&o.bin, "bin", "", "`folder` of the binaries (default: where nemesh is)")
 	f.BoolVar(&o.keep, "keep", false, "stop at the first failure and keep its world, for nemesh enter")
 	o.world.add(f)
 	return cmd
 }
+
+// defaultProcs is three scenarios a processor, since they wait as long as they work, and no more than memory
+// allows: each has an etcd and an agent a node.
+func defaultProcs() int { return min(3*runtime.NumCPU(), 24) }
 
 // run enters the sandbox, where it is called again, and there runs Ginkgo on the compiled suite.
 func (o *runOptions) run(ctx context.Context) error {
