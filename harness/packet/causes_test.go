@@ -280,6 +280,15 @@ func tunnels() []broken {
 				`longer owns 172\.16\.2\.0/24; the lease of 172\.16\.2\.0/24 says 192\.168\.200\.202`,
 		},
 		{
+			name: "subnet given to another node", cause: packet.StaleOwner,
+			breakIt: func(w *world) {
+				w.redirect(1, 2, w.uplink(3).AsSlice())
+				w.given = map[int]int{2: 3}
+			},
+			sentence: `request lost on node01 at flannel\.1: sent to 192\.168\.200\.203 \(node03\), as the lease of ` +
+				`172\.16\.2\.0/24 says; 172\.16\.2\.2 is on node02, which no longer owns it`,
+		},
+		{
 			name: "VNI mismatch", cause: packet.VNIMismatch,
 			breakIt:  func(w *world) { w.another(2, 7, 8472) },
 			sentence: `request lost on node02 at flannel\.1: node01 sends with VNI 1, and flannel\.1 has 7`,

@@ -239,16 +239,13 @@ func (l leg) wrongAddress(mac string, to netip.Addr) Verdict {
 		return l.lost(FDBWrongAddress, l.from.Name, l.from.Device,
 			"the FDB entry for %s says %s, which is no node's address%s", mac, to, l.leaseSays(l.dstAddr))
 	}
-	return l.lost(
-		StaleOwner,
-		l.from.Name,
-		l.from.Device,
-		"sent to %s (%s), which no longer owns %s%s",
-		to,
-		whose,
-		subnet,
-		l.leaseSays(l.dstAddr),
-	)
+	if now, ok := l.lease(l.dstAddr); ok && now.PublicIP == to {
+		return l.lost(StaleOwner, l.from.Name, l.from.Device,
+			"sent to %s (%s), as the lease of %s says; %s is on %s, which no longer owns it",
+			to, whose, now.Subnet, l.dstAddr, l.to.Name)
+	}
+	return l.lost(StaleOwner, l.from.Name, l.from.Device,
+		"sent to %s (%s), which no longer owns %s%s", to, whose, subnet, l.leaseSays(l.dstAddr))
 }
 
 // lease finds whose subnet an address is in.

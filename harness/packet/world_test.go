@@ -36,6 +36,7 @@ type world struct {
 	fab   *underlay.Switch
 	nodes []*node.Machine
 	pods  []netns.NsHandle
+	given map[int]int // to whom a node's subnet has been given
 }
 
 const (
@@ -191,8 +192,12 @@ func (w *world) path(a, b int) packet.Path {
 	for n := 1; n <= 3; n++ {
 		p.Nodes = append(p.Nodes, packet.Node{Name: w.name(n), Addr: w.uplink(n), Bridge: bridge, Device: device,
 			Uplink: node.Uplink, Port: w.name(n), NS: w.nodes[n-1].NetNS()})
-		p.Leases = append(p.Leases, packet.Lease{Subnet: w.subnet(n), PublicIP: w.uplink(n),
-			VtepMAC: w.mac(n).String()})
+		owner := n
+		if m, ok := w.given[n]; ok {
+			owner = m
+		}
+		p.Leases = append(p.Leases, packet.Lease{Subnet: w.subnet(n), PublicIP: w.uplink(owner),
+			VtepMAC: w.mac(owner).String()})
 	}
 	return p
 }
