@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"net"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -73,4 +74,19 @@ func TestWhatABridgeNotesOfTheDeviceIsNotTouched(t *testing.T) {
 	if changes := h.apply(s); len(changes) != 0 {
 		t.Errorf("a pass with nothing to do changed %v", changes)
 	}
+}
+
+// The device has its name back, and is the same: what the kernel and captures know by its index goes on.
+func TestDeviceThatWasRenamedHasItsNameAgain(t *testing.T) {
+	h := newHost(t)
+	s := state(2)
+	h.run(s)
+	before := h.link("flannel.1").Attrs().Index
+	must(t, h.nl.LinkSetDown(h.link("flannel.1"))) // else older kernels refuse it
+	must(t, h.nl.LinkSetName(h.link("flannel.1"), "overlay0"))
+	h.eventually("the device has its name and is up", func() bool {
+		link, err := h.nl.LinkByName("flannel.1")
+		return err == nil && link.Attrs().Index == before && link.Attrs().Flags&net.FlagUp != 0
+	})
+	h.eventually("nothing is left to do", func() bool { return len(h.apply(s)) == 0 })
 }

@@ -54,6 +54,11 @@ func (p *pass) device(want plan.Device, uplink netlink.Link) (netlink.Link, erro
 		if err != nil && !errors.As(err, &netlink.LinkNotFoundError{}) {
 			return nil, fmt.Errorf("find device %s: %w", want.Name, err)
 		}
+		if link, err = p.renamed(wanted); err != nil {
+			return nil, err
+		}
+	}
+	if link == nil {
 		if err := p.nl.LinkAdd(wanted); err != nil {
 			return nil, fmt.Errorf("add device %s: %w (is another device using VNI %d and port %d?)", want.Name, err,
 				want.VNI, want.Port)
@@ -64,6 +69,35 @@ func (p *pass) device(want plan.Device, uplink netlink.Link) (netlink.Link, erro
 		}
 	}
 	return link, p.adjust(want, link)
+}
+
+// renamed finds the device under another name, which it has from an administrator or from udev, and gives it
+// its own again; nil when there is none. A second of its kind the kernel would refuse.
+func (p *pass) renamed(wanted *netlink.Vxlan) (netlink.Link, error) {
+	all, err := dump(p.nl.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	for _, link := range all {
+		attrs := link.Attrs()
+		if incompatible(link, wanted) != "" || attrs.HardwareAddr.String() != wanted.HardwareAddr.String() {
+			continue
+		}
+		err := p.nl.LinkSetName(link, wanted.Name)
+		if errors.Is(err, unix.EBUSY) { // before Linux 6.2 not while it is up (net/core/dev.c, dev_change_name)
+			err = errors.Join(p.nl.LinkSetDown(link), p.nl.LinkSetName(link, wanted.Name))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("name device %s %s again: %w", attrs.Name, wanted.Name, err)
+		}
+		p.do("device", "renamed "+attrs.Name+" to "+wanted.Name, nil)
+		found, err := p.nl.LinkByName(wanted.Name)
+		if err != nil {
+			return nil, fmt.Errorf("find device %s: %w", wanted.Name, err)
+		}
+		return found, nil
+	}
+	return nil, nil
 }
 
 // adjust changes in place what can be: MAC, MTU and whether it is up.
