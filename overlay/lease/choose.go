@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sort"
 	"time"
 
@@ -234,8 +235,8 @@ func taken(of func(Subnet) netip.Prefix, others []Lease, p netip.Prefix) bool {
 // lease is gone, as long as the hold lasts and nobody else has the subnet. A record of a node that has moved
 // explains nothing, and of two leases with one public address the one that has a record counts; those that
 // do not count are in doubt. Only a lease that takes, which a caller may decide, ends a record. First come
-// the leases that have a record, then the records, then the other leases: so much speaks for each. next is
-// the moment at which the earliest record in the answer ends; zero if none does.
+// the leases that have a record, then the records, then the other leases: so much speaks for each. A lease
+// whose key was overwritten with what is none goes on as it was, and comes last. next is the moment at which the earliest record in the answer ends; zero if none does.
 func Peers(
 	v View, own Subnet, ip, ip6 netip.Addr, hold time.Duration, now time.Time, takes func(Lease) bool,
 ) (peers []Lease, doubt []Ignored, next time.Time) {
@@ -283,7 +284,15 @@ func Peers(
 			next = until
 		}
 	}
-	return append(peers, others...), doubt, next
+	peers = append(peers, others...)
+	for _, l := range v.Junk {
+		explained := func(p Lease) bool { return p.Attrs.Node() == l.Attrs.Node() }
+		if l.Attrs.Node().IsValid() && !sameNode(l.Attrs, ip, ip6) && !l.Subnet.Overlaps(own) &&
+			!slices.ContainsFunc(peers, explained) {
+			peers = append(peers, l)
+		}
+	}
+	return peers, doubt, next
 }
 
 // Missing returns, as records that begin now, the peers of a view that are in a later one neither by subnet

@@ -61,7 +61,8 @@ type View struct {
 	// Leases and Owners are sorted by key.
 	Leases []Lease
 	Owners []Owner
-	// Junk are keys of subnets whose value is no lease: nobody holds them, and nobody else can take them.
+	// Junk are keys of subnets whose value is no lease: nobody holds them, and nobody else can take them. Their
+	// attributes are those that the key had before, as far as that was seen.
 	Junk []Lease
 	// Ignored lists the keys that are no lease or record, each with the reason.
 	Ignored []Ignored

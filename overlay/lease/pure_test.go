@@ -315,6 +315,34 @@ func TestJunkIsInTheWayButNotOverOnesOwn(t *testing.T) {
 	}
 }
 
+// A peer that keeps no record, as a plain flannel, is not lost when its key is overwritten with garbage.
+func TestJunkOverAPeersLeaseLeavesThePeer(t *testing.T) {
+	w := &Watcher{}
+	was := Lease{Subnet: sub("10.0.0.64/26"), Attrs: of("2.2.2.2")}
+	w.recall(View{Leases: []Lease{was}})
+	peersOf := func(v View) []Lease {
+		w.recall(v)
+		peers, _, _ := Peers(v, sub("10.0.0.0/26"), netip.MustParseAddr("1.1.1.1"), netip.Addr{}, time.Hour, now,
+			func(Lease) bool { return true })
+		return peers
+	}
+	junk := func() View { return View{Junk: []Lease{{Subnet: was.Subnet}}} }
+	for range 2 { // the second is a new list
+		if peers := peersOf(junk()); len(peers) != 1 || peers[0].Attrs.Node() != was.Attrs.Node() {
+			t.Fatalf("%+v", peers)
+		}
+	}
+	moved := junk()
+	moved.Leases = []Lease{{Subnet: sub("10.0.0.128/26"), Attrs: of("2.2.2.2")}}
+	if peers := peersOf(moved); len(peers) != 1 || peers[0].Subnet != sub("10.0.0.128/26") {
+		t.Fatalf("a peer that has another lease: %+v", peers)
+	}
+	peersOf(View{}) // the key is gone
+	if peers := peersOf(junk()); len(peers) != 0 {
+		t.Fatalf("a key that was never a lease since it was deleted: %+v", peers)
+	}
+}
+
 func TestAKeyOverTheWholeNetworkIsNotInTheWay(t *testing.T) {
 	v := View{Leases: []Lease{{Subnet: sub("10.0.0.0/24"), Attrs: of("2.2.2.2"), ID: 1}}}
 	if c, err := Choose(v, request()); err != nil || c.Subnet != sub("10.0.0.64/26") {

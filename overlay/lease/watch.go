@@ -29,6 +29,8 @@ type Watcher struct {
 	// revision and config are etcd's revision when it was followed last, and the one at which the network
 	// configuration was created: a history in which they do not recur is another one. They belong to Run.
 	revision, config int64
+	// said is what the keys of subnets said when they were leases last. It belongs to Run.
+	said map[Subnet]Attrs
 
 	mu   sync.Mutex
 	seen time.Time
@@ -107,6 +109,7 @@ func (w *Watcher) once(ctx context.Context, changed func(View)) error {
 	cache := map[string]parsed{}
 	view := w.store.view(keys, revision, cache)
 	view.Rewound, view.Listed = w.rewound(keys, revision), true
+	w.recall(view)
 	changed(view)
 
 	var background sync.WaitGroup
@@ -146,13 +149,29 @@ func (w *Watcher) once(ctx context.Context, changed func(View)) error {
 			apply(keys, e)
 		}
 		if len(fresh) > 0 {
-			changed(w.store.view(keys, resp.Header.Revision, cache))
+			view = w.store.view(keys, resp.Header.Revision, cache)
+			w.recall(view)
+			changed(view)
 		}
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	return fmt.Errorf("watch %s: the watch ended", w.store.root())
+}
+
+// recall gives junk the attributes that its key had while it was a lease.
+func (w *Watcher) recall(v View) {
+	said := map[Subnet]Attrs{}
+	for _, l := range v.Leases {
+		said[l.Subnet] = l.Attrs
+	}
+	for i, l := range v.Junk {
+		if attrs, ok := w.said[l.Subnet]; ok {
+			v.Junk[i].Attrs, said[l.Subnet] = attrs, attrs
+		}
+	}
+	w.said = said
 }
 
 // rewound reports whether a list does not continue the history that was followed before.
