@@ -456,22 +456,31 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 	)
 
 	// A plain flannel has leases only, without owner records. Right: it is a peer while its lease lives,
-	// and its end is taken as one.
+	// garbage in its place is no end of it, and its end is taken as one.
 	It(
 		"of a plain flannel peer is followed, and its end too",
 		suite.Red("peers-never-dropped"),
 		func(ctx SpecContext) {
 			needs(driver.FeatureEtcdV3)
 			c := running(ctx, harness.Options{})
-			peer := fault.KeysPut{What: "a flannel peer's lease", Keys: map[string]string{
-				"subnets/172.16.250.0-24": `{"PublicIP":"192.168.200.250","PublicIPv6":null,"BackendType":"vxlan",` +
-					`"BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:fa"}}`,
-			}}
-			suite.Inject(ctx, c, peer)
+			lease := func(host int) string {
+				return fmt.Sprintf(`{"PublicIP":"192.168.200.%d","PublicIPv6":null,"BackendType":"vxlan",`+
+					`"BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:%02x"}}`, host, host)
+			}
+			const key, other = "subnets/172.16.250.0-24", "subnets/172.16.251.0-24"
+			suite.Inject(ctx, c, fault.KeysPut{
+				What: "a flannel peer's lease", Keys: map[string]string{key: lease(250)},
+			})
 			m, err := c.Machine("node01")
 			Expect(err).NotTo(HaveOccurred())
-			theirs := HaveField("MAC", "02:00:00:00:00:fa")
+			theirs, others := HaveField("MAC", "02:00:00:00:00:fa"), HaveField("MAC", "02:00:00:00:00:fb")
 			Eventually(ctx, func() any { return fdbOf(c, m) }).Should(ContainElement(theirs))
+			suite.Inject(ctx, c, fault.KeysPut{
+				What: "garbage in its place, and another's lease",
+				Keys: map[string]string{key: "garbage", other: lease(251)},
+			})
+			Eventually(ctx, func() any { return fdbOf(c, m) }).Should(ContainElement(others))
+			Expect(fdbOf(c, m)).To(ContainElement(theirs), "the peer whose key was overwritten")
 			suite.Heal(ctx, c)
 			Eventually(ctx, func() any { return fdbOf(c, m) }).ShouldNot(ContainElement(theirs))
 			expectNothingLost(ctx, c)
