@@ -285,8 +285,8 @@ func tunnels() []broken {
 				w.redirect(1, 2, w.uplink(3).AsSlice())
 				w.given = map[int]int{2: 3}
 			},
-			sentence: `request lost on node01 at flannel\.1: sent to 192\.168\.200\.203 \(node03\), as the lease of ` +
-				`172\.16\.2\.0/24 says; 172\.16\.2\.2 is on node02, which no longer owns it`,
+			sentence: `request lost on node01 at flannel\.1: sent to 192\.168\.200\.203 \(node03\), as the lease ` +
+				`of 172\.16\.2\.0/24 says; 172\.16\.2\.2 is on node02, which no longer owns it`,
 		},
 		{
 			name: "VNI mismatch", cause: packet.VNIMismatch,

@@ -41,7 +41,7 @@ func (h host) concerns(want plan.State, act func() error) concern {
 	}
 }
 
-// withoutIPv6 keeps the kernel from giving links addresses and routes of their own, at a moment of its choice
+// withoutIPv6 keeps the kernel from giving links addresses and routes of their own, at some moment
 // within a second (RFC 4862), whose events nobody caused.
 func (h host) withoutIPv6() {
 	h.tb.Helper()

@@ -236,7 +236,8 @@ func taken(of func(Subnet) netip.Prefix, others []Lease, p netip.Prefix) bool {
 // explains nothing, and of two leases with one public address the one that has a record counts; those that
 // do not count are in doubt. Only a lease that takes, which a caller may decide, ends a record. First come
 // the leases that have a record, then the records, then the other leases: so much speaks for each. A lease
-// whose key was overwritten with what is none goes on as it was, and comes last. next is the moment at which the earliest record in the answer ends; zero if none does.
+// whose key was overwritten with what is none goes on as it was, and comes last. next is the moment at which
+// the earliest record in the answer ends; zero if none does.
 func Peers(
 	v View, own Subnet, ip, ip6 netip.Addr, hold time.Duration, now time.Time, takes func(Lease) bool,
 ) (peers []Lease, doubt []Ignored, next time.Time) {
