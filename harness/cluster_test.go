@@ -67,7 +67,7 @@ func TestAgentsThatDoNotWork(t *testing.T) {
 		},
 		"unknown flag": {
 			driver.Ours{Bin: os.Getenv(build.Env), Args: []string{"--wrong"}},
-			[]string{"exit status 2", "flag provided but not defined: -wrong"},
+			[]string{"exit status 64", "flag provided but not defined: -wrong"},
 		},
 		"unknown defect": {
 			driver.Ours{Bin: os.Getenv(build.Env), Defects: []string{"rust"}},

@@ -129,6 +129,10 @@ func TestCutIsAnOutageOfItsLength(t *testing.T) {
 
 func TestSilentPairIsAsked(t *testing.T) {
 	sw, mesh := world(t, 2, probe.Options{Timeout: 200 * time.Millisecond})
+	eventually(t, "the bridge forwards, after its ports have a carrier", func() bool {
+		a, err := mesh.Ask(t.Context(), "h1", "h2", 1)
+		return err == nil && a.Reached()
+	})
 	a, err := mesh.Ask(t.Context(), "h1", "h2", 5)
 	must(t, err)
 	if a.Sent != 5 || a.Lost != 0 {

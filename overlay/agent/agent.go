@@ -163,8 +163,14 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 	defer saving.Stop()
 	beat := time.NewTicker(stuckAfter / 6)
 	defer beat.Stop()
+	registered := func(ok bool) { // what failed is tried again soon, whatever happens meanwhile
+		if !ok {
+			retry.Reset(min(retryPause, a.opts.LeaseRenew))
+		} else if a.own.ModRevision != 0 {
+			retry.Stop()
+		}
+	}
 	for {
-		again := false // try again soon
 		select {
 		case <-ctx.Done():
 			a.save(ctx)
@@ -179,11 +185,11 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 				continue
 			}
 			a.see(v)
-			again = !a.register(ctx)
+			registered(a.register(ctx))
 		case <-retry.C:
-			again = !a.register(ctx)
+			registered(a.register(ctx))
 		case <-renew.C:
-			again = !a.renew(ctx)
+			registered(a.renew(ctx))
 		case <-recheck.C:
 		case <-soon.C:
 		case <-saving.C:
@@ -193,14 +199,16 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 			} // else it could not be written, or somebody removed it: publish again
 		case <-a.changed:
 			uplink := a.uplink
-			again = !a.followUplink(ctx)
+			if !a.followUplink(ctx) {
+				registered(false)
+			}
 			if uplink == a.uplink {
 				continue
 			}
 		case <-a.reload:
 			a.log.Info("reading everything again")
 			a.own.ModRevision = 0 // to be confirmed from a fresh list
-			again = !a.followUplink(ctx) || !a.register(ctx)
+			registered(a.followUplink(ctx) && a.register(ctx))
 		case <-beat.C:
 			a.status.note(func(*status) {})
 			continue
@@ -215,11 +223,6 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 			if next := a.publish(ctx); !next.IsZero() {
 				recheck.Reset(recheckIn(time.Until(next)))
 			}
-		}
-		if again {
-			retry.Reset(min(retryPause, a.opts.LeaseRenew))
-		} else if a.own.ModRevision != 0 {
-			retry.Stop()
 		}
 		renew.Reset(a.untilRenewal())
 	}
