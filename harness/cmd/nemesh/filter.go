@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -16,6 +17,9 @@ var label = regexp.MustCompile(`^[\w.-]+:[\w.:-]*$`)
 func parseFilters(filters []string) ([]string, error) {
 	var args, labels []string
 	for _, f := range filters {
+		if strings.TrimSpace(f) == "" {
+			return nil, errors.New("a filter is empty, as of a variable that is not set: leave it out to run all")
+		}
 		if !strings.Contains(f, ":") {
 			if _, err := regexp.Compile(f); err != nil {
 				return nil, fmt.Errorf("filter %q is no regular expression: %w", f, err)

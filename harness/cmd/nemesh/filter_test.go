@@ -67,6 +67,9 @@ func TestFiltersThatAreWrong(t *testing.T) {
 			t.Errorf("%q was taken: %v", f, err)
 		}
 	}
+	if _, err := parseFilters([]string{"lease", ""}); err == nil || !strings.Contains(err.Error(), "empty") {
+		t.Errorf("an empty one was taken: %v", err)
+	}
 	_, err := parseFilters([]string{"("})
 	if err == nil || !strings.Contains(err.Error(), "no regular expression") {
 		t.Error(err)
