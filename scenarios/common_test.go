@@ -85,13 +85,19 @@ func expectRepaired(
 	Eventually(ctx, now).WithTimeout(time.Second).WithPolling(5*time.Millisecond).
 		Should(Equal(before), "what was tampered with is not put right")
 	c.Figure("repaired after", time.Since(at).Seconds(), "s")
+	expectRecovered(ctx, c, at)
+	expectNothingLostBut(ctx, c, node)
+}
+
+// expectRecovered states that every pair answers again, and has from within a second after a moment.
+func expectRecovered(ctx context.Context, c *harness.Cluster, at time.Time) {
+	GinkgoHelper()
 	talkFor(ctx, c, 50)
 	report, err := c.Mesh().Settle(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	recovery, ok := report.Recovery(at)
 	Expect(ok).To(BeTrue(), "a pair still does not answer")
 	Expect(recovery).To(BeNumerically("<", time.Second))
-	expectNothingLostBut(ctx, c, node)
 }
 
 // expectPermanent states that a node's entries for all its peers are there and do not age.

@@ -48,13 +48,7 @@ var _ = Describe("tampering", Label("kind:data-plane"), func() {
 		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})
 			suite.Inject(ctx, c, fault.Tamper{Node: "node02", What: fault.ForwardDrop})
-			at := time.Now()
-			talkFor(ctx, c, 50)
-			report, err := c.Mesh().Settle(ctx)
-			Expect(err).NotTo(HaveOccurred())
-			recovery, ok := report.Recovery(at)
-			Expect(ok).To(BeTrue(), "a pair still does not answer")
-			Expect(recovery).To(BeNumerically("<", time.Second))
+			expectRecovered(ctx, c, time.Now())
 			expectFreshPods(ctx, c, "fresh")
 		},
 		SpecTimeout(time.Minute),

@@ -85,3 +85,42 @@ func TestUndecidedEchoesAreNotCounted(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 }
+
+// An echo that the harness itself was held up in sending has its time from when it left.
+func TestEchoThatLeftLate(t *testing.T) {
+	k := track{interval: 10 * time.Millisecond, timeout: time.Second}
+	start := time.Unix(0, 0)
+	k.send(start)
+	k.left(start.Add(10 * time.Millisecond))
+	if k.open[0].at != start {
+		t.Errorf("an interval is no delay: %s", k.open[0].at.Sub(start))
+	}
+	late := start.Add(5 * time.Second)
+	seq := k.send(start)
+	k.left(late)
+	k.reply(seq, late.Add(time.Millisecond))
+	if e := k.open[1]; !e.replied || e.rtt != time.Millisecond {
+		t.Errorf("%+v", e)
+	}
+}
+
+// overdue says when settle would call one lost, and no sooner.
+func TestOverdueIsWhatSettleWouldCallLost(t *testing.T) {
+	k := track{interval: 10 * time.Millisecond, timeout: time.Second}
+	start := time.Unix(0, 0)
+	answered := k.send(start)
+	k.send(start.Add(10 * time.Millisecond))
+	k.reply(answered, start.Add(time.Millisecond))
+	for after, want := range map[time.Duration]bool{
+		1005 * time.Millisecond: false, 1010 * time.Millisecond: false, 1011 * time.Millisecond: true,
+	} {
+		if got := k.overdue(start.Add(after)); got != want {
+			t.Errorf("after %s: %t", after, got)
+		}
+		copied := k
+		copied.settle(start.Add(after))
+		if lost := copied.lost == 1; lost != want {
+			t.Errorf("settle after %s: %d lost", after, copied.lost)
+		}
+	}
+}
