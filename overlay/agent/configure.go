@@ -89,9 +89,15 @@ func (a *Agent) chooseMACs() {
 			*mac = told.VtepMAC
 			return
 		}
-		_, _ = rand.Read(mac[:]) // never fails (crypto/rand)
-		mac[0] = mac[0]&^1 | 2   // unicast, locally administered (IEEE 802)
+		*mac = randomMAC()
 	}
 	choose(&a.state.VtepMAC, false, known.Attrs.BackendData)
 	choose(&a.state.VtepMAC6, true, known.Attrs.BackendV6Data)
+}
+
+// randomMAC returns a unicast address, locally administered (IEEE 802).
+func randomMAC() (mac lease.MAC) {
+	_, _ = rand.Read(mac[:]) // never fails (crypto/rand)
+	mac[0] = mac[0]&^1 | 2
+	return mac
 }

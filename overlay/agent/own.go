@@ -173,7 +173,7 @@ func (a *Agent) disown() {
 	a.log.Warn("the saved state is a copy of another node's; starting as a new node", "node", o.Node)
 	s := &a.state
 	s.Instance, s.Subnet, s.LeaseID = fresh().Instance, "", 0
-	s.VtepMAC, s.VtepMAC6 = lease.MAC{}, lease.MAC{}
+	s.VtepMAC, s.VtepMAC6 = randomMAC(), randomMAC() // a device that is there may have the other's already
 }
 
 // remembered returns the subnet the node had last: as saved, else as another agent left it in subnet.env.

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -68,9 +67,7 @@ func TestCopyOfADiskBecomesANodeOfItsOwn(t *testing.T) {
 		log, a, stop := l.run(*o)
 		l.ready(log)
 		stop()
-		link, err := netlink.LinkByName("flannel.77") // another machine has no such device
-		must(t, err)
-		must(t, netlink.LinkDel(link))
+		// The device stays: a copy that starts while etcd is away makes the same one of its saved state.
 		raw, err := os.ReadFile(filepath.Join(o.StateDir, stateFile))
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(second.StateDir, stateFile), raw, 0o600))
