@@ -22,9 +22,9 @@ const (
 )
 
 var targets = []target{
-	{"overlayd", module + "/overlay/cmd/overlayd", ""},
+	{"overlayd", module + "/overlay/cmd/overlayd", "grpcnotrace"},
 	{"overlay-cni", module + "/overlay/cmd/overlay-cni", ""},
-	{"overlayd-defects", module + "/overlay/cmd/overlayd", "defects"},
+	{"overlayd-defects", module + "/overlay/cmd/overlayd", "grpcnotrace,defects"},
 	{"overlay-cni-defects", module + "/overlay/cmd/overlay-cni", "defects"},
 	{"bridge", plugins + "/main/bridge", ""},
 	{"host-local", plugins + "/ipam/host-local", ""},
@@ -66,6 +66,7 @@ func (t target) build(root, dir string) error {
 	}
 	cmd := exec.Command("go", "build", "-tags", t.tags, "-o", temp.Name(), t.pkg)
 	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // static, as the Makefile has them
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", t.name, err, out)
 	}

@@ -31,9 +31,7 @@ type Choice struct {
 // FromEnv reads a choice from the environment.
 func FromEnv() Choice {
 	return Choice{
-		Agent: os.Getenv(
-			AgentEnv,
-		),
+		Agent:   os.Getenv(AgentEnv),
 		CNIConf: os.Getenv(CNIConfEnv),
 		CNIDirs: filepath.SplitList(os.Getenv(CNIDirsEnv)),
 	}
