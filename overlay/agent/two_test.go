@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -102,4 +103,36 @@ func TestLeaveKeepsTheRecordOfANewOwner(t *testing.T) {
 	if len(r.Kvs) != 1 {
 		t.Error("the new owner's record is gone, and with it what its peers know of it")
 	}
+}
+
+// A lease that goes in the second after it was taken is not taken again at once (see register), and in that
+// second other things happen, such as the publication of other news.
+func TestLeaseLostAtOnceIsTakenAgain(t *testing.T) {
+	l := newLab(t, 7, network77)
+	log, _, _ := l.run(l.options())
+	l.ready(log)
+	of := func(ip string) (keys []string) {
+		r, err := l.etcd.Get(t.Context(), "/coreos.com/network/subnets/", clientv3.WithPrefix())
+		must(t, err)
+		for _, kv := range r.Kvs {
+			if kv.Lease != 0 && strings.Contains(string(kv.Value), `"PublicIP":"`+ip+`"`) {
+				keys = append(keys, string(kv.Key))
+			}
+		}
+		return keys
+	}
+	had := of("192.0.2.7")
+	if len(had) != 1 {
+		t.Fatalf("the node has the leases %v", had)
+	}
+	other := func(n int) string {
+		return fmt.Sprintf(`{"PublicIP":"192.0.2.%d","BackendType":"vxlan",`+
+			`"BackendData":{"VNI":77,"VtepMAC":"02:00:00:00:00:%02d"}}`, n, n)
+	}
+	l.put(strings.TrimPrefix(had[0], "/coreos.com/network/"), other(90))
+	for n := 91; n < 99; n++ { // less than a publication apart
+		<-time.After(publishPause / 2)
+		l.put(fmt.Sprintf("subnets/10.77.%d.0-24", 100+n), other(n))
+	}
+	within(t, 10*time.Second, "the node has a lease again", func() bool { return len(of("192.0.2.7")) == 1 })
 }
