@@ -193,6 +193,7 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			was, err := os.ReadFile(env)
 			Expect(err).NotTo(HaveOccurred())
 			const wrapped = "/var/lib/wrapped"
+			suite.Inject(ctx, c, fault.AgentPause{Node: "node01"}) // it would put its subnet back
 			suite.Inject(ctx, c, fault.Done{
 				Node: "node01", What: "subnet moves as soon as the bridge has set a pod up",
 				Do:   func(*node.Machine) error { return wrapBridge(wrapped, bridge, c.SubnetFile()) },
