@@ -98,10 +98,7 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 				talkFor(ctx, c, 75)
 				stays()
 				at := suite.Heal(ctx, c)
-				talkFor(ctx, c, 100)
-				recovery, ok := c.Mesh().Report().Recovery(at)
-				Expect(ok).To(BeTrue(), "a pair still does not answer")
-				Expect(recovery).To(BeNumerically("<", time.Second))
+				expectRecovered(ctx, c, at, time.Second)
 				stays()
 			}
 			if isOurs() {

@@ -48,7 +48,7 @@ var _ = Describe("tampering", Label("kind:data-plane"), func() {
 		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})
 			suite.Inject(ctx, c, fault.Tamper{Node: "node02", What: fault.ForwardDrop})
-			expectRecovered(ctx, c, time.Now())
+			expectRecovered(ctx, c, time.Now(), time.Second)
 			expectFreshPods(ctx, c, "fresh")
 		},
 		SpecTimeout(time.Minute),
@@ -97,10 +97,7 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 			at := suite.Heal(ctx, c)
 			Eventually(ctx, func() ([]string, error) { return c.DataPlane("node02") }).
 				WithTimeout(3 * time.Second).WithPolling(5 * time.Millisecond).Should(Equal(before))
-			talkFor(ctx, c, 100)
-			recovery, ok := c.Mesh().Report().Recovery(at)
-			Expect(ok).To(BeTrue(), "a pair still does not answer")
-			Expect(recovery).To(BeNumerically("<", 2*time.Second))
+			expectRecovered(ctx, c, at, 2*time.Second)
 			expectFreshPods(ctx, c, "fresh")
 			expectNothingLostBut(ctx, c, "node02")
 		},
@@ -131,10 +128,7 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 			at := time.Now()
 			Eventually(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).WithTimeout(5 * time.Second).
 				Should(ContainElement(And(HaveField("Key", subnet), HaveField("PublicIP.String()", "192.168.200.222"))))
-			talkFor(ctx, c, 100)
-			recovery, ok := c.Mesh().Report().Recovery(at)
-			Expect(ok).To(BeTrue(), "a pair still does not answer")
-			Expect(recovery).To(BeNumerically("<", 2*time.Second))
+			expectRecovered(ctx, c, at, 2*time.Second)
 			Expect(macOf(c, "node02")).To(Equal(mac))
 			Expect(c.SubnetOf("node02")).To(Equal(subnet))
 			expectFreshPods(ctx, c, "fresh")

@@ -232,8 +232,13 @@ func (s *Suite) verdict(r types.SpecReport) {
 		return
 	}
 	v := &record.Verdict{
-		State: stateOf(r), Duration: int64(r.RunTime), Labels: r.Labels(), Message: r.Failure.Message,
-		Location: location(r), Reported: reported(r.LeafNodeLocation.FileName, r.LeafNodeLocation.LineNumber),
+		State:       stateOf(r),
+		Duration:    int64(r.RunTime),
+		Labels:      r.Labels(),
+		Message:     r.Failure.Message,
+		Interrupted: interrupted(r),
+		Location:    location(r),
+		Reported:    reported(r.LeafNodeLocation.FileName, r.LeafNodeLocation.LineNumber),
 	}
 	s.mu.Lock()
 	v.Message = strings.Join(append(s.died, v.Message), "\n")
@@ -265,12 +270,20 @@ func stateOf(r types.SpecReport) string {
 	case types.SpecStateSkipped:
 		return record.Skipped
 	}
+	if interrupted(r) { // nothing was shown
+		return record.Unproven
+	}
 	for _, e := range r.ReportEntries {
 		if e.Name == entryUnproven {
 			return record.Unproven
 		}
 	}
 	return record.Failed
+}
+
+// interrupted reports whether a spec was ended from outside.
+func interrupted(r types.SpecReport) bool {
+	return r.State == types.SpecStateInterrupted || r.State == types.SpecStateAborted
 }
 
 // location is where the spec failed, or where it stands, from the repository's root on.

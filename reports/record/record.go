@@ -195,6 +195,8 @@ type Verdict struct {
 	// Message says what was expected, for a scenario that did not pass; Location is its file and line.
 	Message  string `json:"message,omitempty"`
 	Location string `json:"location,omitempty"`
+	// Interrupted says that it was ended from outside, by Ctrl-C or because the run's time was up.
+	Interrupted bool `json:"interrupted,omitempty"`
 	// Active lists the faults that were not healed when it ended.
 	Active []string `json:"active,omitempty"`
 	// Sent, Lost and LongestOutage sum up the mesh from the end of the scenario before in the same cluster, or

@@ -56,6 +56,11 @@ func (o baselineOptions) write(run string) error {
 	case outcome.End == nil || outcome.Unfinished() > 0:
 		return fmt.Errorf("the run in %s did not end: its baseline would lack scenarios", run)
 	}
+	for _, s := range outcome.Scenarios {
+		if s.Verdict.Interrupted {
+			return fmt.Errorf("the run in %s was interrupted, during %q: let one go to its end first", run, s.Name)
+		}
+	}
 	agent, version := outcome.Run.Agent, outcome.Run.AgentVersion
 	old, _, err := baseline.Find(o.dir, agent, version)
 	if err != nil {

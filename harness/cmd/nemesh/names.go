@@ -83,5 +83,9 @@ func parseScenarios(raw []byte) ([]scenario, error) {
 			})
 		}
 	}
+	slices.SortFunc(
+		found,
+		func(a, b scenario) int { return strings.Compare(a.Name, b.Name) },
+	) // Ginkgo shuffles
 	return found, nil
 }
