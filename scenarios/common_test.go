@@ -70,7 +70,7 @@ func expectNothingLost(ctx context.Context, c *harness.Cluster) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(report.Pairs).NotTo(BeEmpty(), "the mesh has not been started")
 	for _, p := range report.Pairs {
-		Expect(p.Lost).To(BeZero(), "%s → %s lost %d of %d, outages %+v", p.From, p.To, p.Lost, p.Sent, p.Outages)
+		Expect(p.Lost).To(BeZero(), "%s → %s lost %d of %d, outages %s", p.From, p.To, p.Lost, p.Sent, p.Outages)
 		Expect(p.Sent).To(BeNumerically(">", 0), "%s → %s", p.From, p.To)
 	}
 }

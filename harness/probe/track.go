@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"fmt"
 	"time"
 )
 
@@ -141,6 +142,16 @@ type Outage struct {
 	Lost   uint64
 	// Ended is false while the outage still lasts.
 	Ended bool
+}
+
+// String returns the outage as a person would say it.
+func (o Outage) String() string {
+	lasts := ""
+	if !o.Ended {
+		lasts = ", still going on"
+	}
+	return fmt.Sprintf("%s from %s on (%d lost%s)", o.Length.Round(time.Millisecond),
+		o.Start.Format("15:04:05.000"), o.Lost, lasts)
 }
 
 // PairReport is what became of the echoes of one pair so far.

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -122,5 +123,12 @@ func TestOverdueIsWhatSettleWouldCallLost(t *testing.T) {
 		if lost := copied.lost == 1; lost != want {
 			t.Errorf("settle after %s: %d lost", after, copied.lost)
 		}
+	}
+}
+
+func TestOutageIsSaidInWords(t *testing.T) {
+	o := Outage{Start: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC), Length: 1778000521, Lost: 89}
+	if got := fmt.Sprint([]Outage{o}); got != "[1.778s from 03:04:05.006 on (89 lost, still going on)]" {
+		t.Error(got)
 	}
 }
