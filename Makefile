@@ -24,7 +24,7 @@ test: ## unit and sandbox tests and the two first scenarios, with the race detec
 
 # Each binary is built beside its place and moved there, so that two builds at once do not mix and one that is
 # running is not touched. All are static: they start faster, and run in any image. grpcnotrace leaves out the
-# tracing pages of gRPC, whose templates keep the linker from dropping what nobody calls: 3 MB of memory.
+# tracing pages of gRPC, whose templates keep the linker from dropping what nobody calls: 4 MB of memory.
 comma := ,
 define built
 	@CGO_ENABLED=0 $(GO) $(2) -o $(BIN)/.$(1).$$$$ $(3) && mv -f $(BIN)/.$(1).$$$$ $(BIN)/$(1)

@@ -64,7 +64,7 @@ func (t *Table) Add(column, dir string, o *record.Outcome) {
 		}
 	}
 	for _, s := range o.Scenarios {
-		if s.Verdict == nil || interrupted(s.Verdict.Message) {
+		if s.Verdict == nil || s.Verdict.Interrupted {
 			continue
 		}
 		v := s.Verdict
@@ -74,9 +74,6 @@ func (t *Table) Add(column, dir string, o *record.Outcome) {
 		}
 	}
 }
-
-// interrupted tells that a scenario ended because its run did (Ginkgo's words).
-func interrupted(message string) bool { return strings.HasPrefix(message, "Interrupted by") }
 
 // AddRuns takes over every run in a reports folder, in the order of time, which their names are in. A folder
 // that is not there has no runs.

@@ -64,7 +64,7 @@ func TestTableGoesOnWhereItStopped(t *testing.T) {
 		true,
 		verdict("a", record.Verdict{State: record.Failed, Sent: 10, Lost: 3, Healed: true,
 			Recovery: int64(1500 * time.Millisecond)}),
-		verdict("b", record.Verdict{State: record.Failed, Message: "Interrupted by User"}),
+		verdict("b", record.Verdict{State: record.Unproven, Interrupted: true}),
 	)
 	if err := os.MkdirAll(filepath.Join(reports, "runs", "2"), 0o755); err != nil {
 		t.Fatal(err) // a run that was ended before its record began

@@ -281,9 +281,11 @@ func stateOf(r types.SpecReport) string {
 	return record.Failed
 }
 
-// interrupted reports whether a spec was ended from outside.
+// interrupted reports whether a spec was ended from outside. Ginkgo gives one that the suite's time-out ends
+// the state of one that its own time-out ends, and another message.
 func interrupted(r types.SpecReport) bool {
-	return r.State == types.SpecStateInterrupted || r.State == types.SpecStateAborted
+	return r.State == types.SpecStateInterrupted || r.State == types.SpecStateAborted ||
+		r.State == types.SpecStateTimedout && strings.HasPrefix(r.Failure.Message, "A suite timeout")
 }
 
 // location is where the spec failed, or where it stands, from the repository's root on.

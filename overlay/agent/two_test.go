@@ -68,7 +68,7 @@ func TestCopyOfADiskBecomesANodeOfItsOwn(t *testing.T) {
 		log, a, stop := l.run(*o)
 		l.ready(log)
 		stop()
-		// The device stays: a copy that starts while etcd is away makes the same one of its saved state.
+		// The device stays, as on a machine that is cloned while it runs.
 		raw, err := os.ReadFile(filepath.Join(o.StateDir, stateFile))
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(second.StateDir, stateFile), raw, 0o600))
@@ -106,7 +106,7 @@ func TestLeaveKeepsTheRecordOfANewOwner(t *testing.T) {
 }
 
 // A lease that goes in the second after it was taken is not taken again at once (see register), and in that
-// second other things happen, such as the publication of other news.
+// second other news are published, which must not end the wait for the next try.
 func TestLeaseLostAtOnceIsTakenAgain(t *testing.T) {
 	l := newLab(t, 7, network77)
 	log, _, _ := l.run(l.options())
@@ -133,6 +133,9 @@ func TestLeaseLostAtOnceIsTakenAgain(t *testing.T) {
 	for n := 91; n < 99; n++ { // less than a publication apart
 		<-time.After(publishPause / 2)
 		l.put(fmt.Sprintf("subnets/10.77.%d.0-24", 100+n), other(n))
+	}
+	if len(of("192.0.2.7")) != 0 {
+		t.Skip("this machine is too slow to lose a lease in the second after it was taken")
 	}
 	within(t, 10*time.Second, "the node has a lease again", func() bool { return len(of("192.0.2.7")) == 1 })
 }

@@ -21,10 +21,12 @@ func TestParseScenarios(t *testing.T) {
 		 "ContainerHierarchyLabels":[["kind:lease"],["issue:flannel-1"]],
 		 "State":"passed"},
 		{"LeafNodeType":"It","LeafNodeText":"not chosen","State":"skipped"},
+		{"LeafNodeType":"It","LeafNodeText":"etcd comes before","State":"passed"},
 		{"LeafNodeType":"ReportAfterSuite","State":"passed"}]}]`))
-	if err != nil || len(got) != 1 {
+	if err != nil || len(got) != 2 || got[0].Name != "etcd comes before" {
 		t.Fatalf("%+v, %v", got, err)
 	}
+	got = got[1:]
 	want := []string{"issue:flannel-1", "kind:lease", "red:deaf"}
 	if got[0].Name != "lease revoked loses nothing" || !slices.Equal(got[0].Labels, want) {
 		t.Errorf("%+v", got[0])

@@ -83,9 +83,7 @@ func parseScenarios(raw []byte) ([]scenario, error) {
 			})
 		}
 	}
-	slices.SortFunc(
-		found,
-		func(a, b scenario) int { return strings.Compare(a.Name, b.Name) },
-	) // Ginkgo shuffles
+	// Ginkgo shuffles them.
+	slices.SortFunc(found, func(a, b scenario) int { return strings.Compare(a.Name, b.Name) })
 	return found, nil
 }

@@ -209,7 +209,7 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	case ctx.Err() != nil: // said below
 	case late:
 		code = max(code, exitUsage)
-		screen.print(fmt.Sprintf("the run's %s were over: what had not ended has failed or was not started; "+
+		screen.print(fmt.Sprintf("the run's %s were over: what had not ended is not proven or was not started; "+
 			"--timeout gives more\n", o.timeout))
 	case failed != nil && code == exitPassed && outcome.Exit() == exitPassed, len(outcome.Scenarios) == 0:
 		// Ginkgo failed without a scenario failing: the suite did not start, crashed, or ran out of time.
@@ -217,7 +217,7 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 		screen.print(ginkgoSaid(dir, failed))
 	}
 	if ctx.Err() != nil {
-		screen.print("interrupted: what had not ended has no verdict\n")
+		screen.print("interrupted: what was running is not proven, and the rest was not started\n")
 		code = max(code, exitUsage)
 	}
 	rec.Write(
