@@ -200,6 +200,11 @@ var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"),
 		Eventually(ctx, func() error { return c.KnowsOnly("node01", "node02") }).WithTimeout(5 * time.Second).
 			WithPolling(10 * time.Millisecond).Should(Succeed())
 		c.Figure("first lease after etcd started", time.Since(up).Seconds(), "s")
+		for _, n := range c.Nodes() { // the subnet file comes after the entries
+			m, err := c.Machine(n)
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(ctx, m.Path(c.SubnetFile())).Should(BeARegularFile())
+		}
 		expectFreshPods(ctx, c, "fresh")
 	}, SpecTimeout(time.Minute))
 })
