@@ -190,7 +190,16 @@ func (c *Cluster) startOnce(
 		return nil, err
 	}
 	err = c.wait(ctx, "the agent on "+name+" is ready", agent, func() (bool, error) {
-		err := c.ready(agent, n, began)
+		if err := ready(agent, n, began); err != nil {
+			return false, err
+		}
+		if !c.hasDevice() {
+			return true, nil
+		}
+		_, err = n.Netlink().LinkByName(c.device(n))
+		if err != nil {
+			err = fmt.Errorf("its device %s: %w", c.device(n), err)
+		}
 		return err == nil, err
 	})
 	if err != nil {
@@ -238,8 +247,8 @@ func hint(agent *node.Process, n *Node, began time.Time) error {
 
 // ready reports, as an error, why an agent is not taken for ready: it has neither said so nor written its
 // subnet file since it began, or not that of the two which its driver names. A file of before is no proof: a
-// signal may still find it without a handler. One that has only its file to show must have its device too.
-func (c *Cluster) ready(agent *node.Process, n *Node, began time.Time) error {
+// signal may still find it without a handler.
+func ready(agent *node.Process, n *Node, began time.Time) error {
 	how, file := driver.ReadinessOf(n.driver), n.Path(n.driver.SubnetFile())
 	if how != driver.ReadySubnetFile {
 		select {
@@ -258,11 +267,6 @@ func (c *Cluster) ready(agent *node.Process, n *Node, began time.Time) error {
 	case info.ModTime().Before(began):
 		return fmt.Errorf("its subnet file is of %s, before its start, and it has not said READY=1 (sd_notify)",
 			info.ModTime().Format(time.TimeOnly))
-	case !c.hasDevice():
-		return nil
-	}
-	if _, err = n.Netlink().LinkByName(c.device(n)); err != nil {
-		return fmt.Errorf("its device %s: %w", c.device(n), err)
 	}
 	return nil
 }

@@ -229,6 +229,7 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 				return ofEach(overlay6(m, link), func(r netlink.Route) error {
 					return m.Netlink().RouteReplace(&netlink.Route{
 						Dst: r.Dst, LinkIndex: uplink.Attrs().Index, Gw: net.ParseIP("fd00:200::dead"),
+						Priority: r.Priority, Table: r.Table,
 					})
 				})
 			}),

@@ -181,6 +181,10 @@ var _ = Describe("IPv6 alone", Label("kind:dual-stack"), func() {
 		}
 		talkFor(ctx, c, 25)
 		suite.Inject(ctx, c, fault.EtcdStop{}, fault.AgentKill{Node: "node02"})
+		// The heal alone would wait for the device of IPv4, which this network has not.
+		agent, err := c.LaunchAgent(ctx, "node02")
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, agent.Ready()).WithTimeout(10*time.Second).Should(BeClosed(), "node02 starts as saved")
 		_, err = c.HealOne(ctx, fault.AgentKill{Node: "node02"})
 		Expect(err).NotTo(HaveOccurred())
 		talkFor(ctx, c, 75)
