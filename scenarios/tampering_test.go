@@ -201,9 +201,7 @@ var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"),
 			WithPolling(10 * time.Millisecond).Should(Succeed())
 		c.Figure("first lease after etcd started", time.Since(up).Seconds(), "s")
 		for _, n := range c.Nodes() { // the subnet file comes after the entries
-			m, err := c.Machine(n)
-			Expect(err).NotTo(HaveOccurred())
-			Eventually(ctx, m.Path(c.SubnetFile())).Should(BeARegularFile())
+			Eventually(ctx, func() (string, error) { return c.SubnetOf(n) }).ShouldNot(BeEmpty(), n)
 		}
 		expectFreshPods(ctx, c, "fresh")
 	}, SpecTimeout(time.Minute))
