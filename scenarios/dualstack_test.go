@@ -163,7 +163,7 @@ func plainPeer(m *node.Machine, index int, subnet string, peer *node.Machine, ma
 
 var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 	It("has a plain flannel with an IPv4 lease for a peer of IPv4, and IPv6 goes on among the others",
-		suite.Red("both-families-or-none"), func(ctx SpecContext) {
+		long, suite.Red("both-families-or-none"), func(ctx SpecContext) {
 			needs(driver.FeatureIPv6)
 			c := chaos.Cluster(ctx, harness.Options{Agent: ours(), IPv6: true, Idle: []string{"node04"}})
 			m, err := c.Machine("node04")

@@ -65,7 +65,7 @@ func ofIPv6(p probe.PairReport, name string) bool {
 
 var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 	It("keeps device and lease while the uplink has lost its IPv6 address, and loses nothing of IPv4",
-		suite.Red("address-not-kept"), func(ctx SpecContext) {
+		long, suite.Red("address-not-kept"), func(ctx SpecContext) {
 			c := running(ctx, harness.Options{IPv6: true})
 			m, err := c.Machine("node02")
 			Expect(err).NotTo(HaveOccurred())
@@ -121,82 +121,88 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 })
 
 var _ = Describe("IPv6 alone", Label("kind:dual-stack"), func() {
-	It("makes a network of nodes whose leases name no IPv4 address", suite.Red("new-device-at-start"), func(
-		ctx SpecContext,
-	) {
-		needs(driver.FeatureIPv6)
-		names := []string{"node01", "node02", "node03"}
-		c := chaos.Cluster(ctx, harness.Options{
-			Agent: ours(), IPv6: true, Nodes: len(names), Idle: names, PodsPerNode: -1,
-		})
-		const why = "it looks at IPv4, which this network has not"
-		for _, id := range []string{
-			"one-lease-per-node", "agent-makes-progress", "leases-do-not-overlap", "subnet-file-equals-lease",
-		} {
-			suite.Waive(c, id, why)
-		}
-		suite.Inject(ctx, c, fault.ConfigChanged{Config: fmt.Sprintf(
-			`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":%q,"Backend":{"Type":"vxlan","VNI":1,"Port":8472}}`,
-			harness.Network6)})
-		for _, name := range names {
-			_, err := c.LaunchAgent(ctx, name)
-			Expect(err).NotTo(HaveOccurred())
-		}
-		expect := func(when string) {
-			GinkgoHelper()
+	It(
+		"makes a network of nodes whose leases name no IPv4 address",
+		long,
+		suite.Red("new-device-at-start"),
+		func(
+			ctx SpecContext,
+		) {
+			needs(driver.FeatureIPv6)
+			names := []string{"node01", "node02", "node03"}
+			c := chaos.Cluster(ctx, harness.Options{
+				Agent: ours(), IPv6: true, Nodes: len(names), Idle: names, PodsPerNode: -1,
+			})
+			const why = "it looks at IPv4, which this network has not"
+			for _, id := range []string{
+				"one-lease-per-node", "agent-makes-progress", "leases-do-not-overlap", "subnet-file-equals-lease",
+			} {
+				suite.Waive(c, id, why)
+			}
+			suite.Inject(ctx, c, fault.ConfigChanged{Config: fmt.Sprintf(
+				`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":%q,"Backend":{"Type":"vxlan","VNI":1,"Port":8472}}`,
+				harness.Network6)})
 			for _, name := range names {
-				Eventually(ctx, func() []string { return plane6(c, name) }).WithTimeout(10*time.Second).
-					Should(HaveLen(3*(len(names)-1)), "%s, %s", name, when)
+				_, err := c.LaunchAgent(ctx, name)
+				Expect(err).NotTo(HaveOccurred())
 			}
-		}
-		expect("first")
-		leases, err := c.Leases(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		only6 := And(ContainSubstring(`"PublicIP":"0.0.0.0"`), Not(ContainSubstring(`"BackendData"`)))
-		Expect(leases).To(And(HaveLen(len(names)),
-			HaveEach(And(HaveField("Key", HavePrefix("fc00:172:0:")), HaveField("Value", only6)))))
-		overlay := map[string]string{} // the address of a node's device by its name
-		for _, name := range names {
-			m, err := c.Machine(name)
-			Expect(err).NotTo(HaveOccurred())
-			link, err := m.Netlink().LinkByName(device6)
-			Expect(err).NotTo(HaveOccurred())
-			all, err := m.Netlink().AddrList(link, netlink.FAMILY_V6)
-			Expect(err).NotTo(HaveOccurred())
-			for _, a := range all {
-				if a.Scope == unix.RT_SCOPE_UNIVERSE {
-					overlay[name] = a.IP.String()
-					Expect(c.Mesh().Add(probe.Endpoint{Name: name + " (IPv6)", NS: m.NetNS(),
-						Addr: prefix(a.IP.String() + "/128").Addr()})).To(Succeed())
+			expect := func(when string) {
+				GinkgoHelper()
+				for _, name := range names {
+					Eventually(ctx, func() []string { return plane6(c, name) }).WithTimeout(10*time.Second).
+						Should(HaveLen(3*(len(names)-1)), "%s, %s", name, when)
 				}
 			}
-		}
-		Expect(overlay).To(HaveLen(len(names)))
-		for _, from := range names {
-			for _, to := range names {
-				if from != to {
-					Expect(c.Mesh().Probe(harness.Over6(from), harness.Over6(to))).To(Succeed())
+			expect("first")
+			leases, err := c.Leases(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			only6 := And(ContainSubstring(`"PublicIP":"0.0.0.0"`), Not(ContainSubstring(`"BackendData"`)))
+			Expect(leases).To(And(HaveLen(len(names)),
+				HaveEach(And(HaveField("Key", HavePrefix("fc00:172:0:")), HaveField("Value", only6)))))
+			overlay := map[string]string{} // the address of a node's device by its name
+			for _, name := range names {
+				m, err := c.Machine(name)
+				Expect(err).NotTo(HaveOccurred())
+				link, err := m.Netlink().LinkByName(device6)
+				Expect(err).NotTo(HaveOccurred())
+				all, err := m.Netlink().AddrList(link, netlink.FAMILY_V6)
+				Expect(err).NotTo(HaveOccurred())
+				for _, a := range all {
+					if a.Scope == unix.RT_SCOPE_UNIVERSE {
+						overlay[name] = a.IP.String()
+						Expect(c.Mesh().Add(probe.Endpoint{Name: name + " (IPv6)", NS: m.NetNS(),
+							Addr: prefix(a.IP.String() + "/128").Addr()})).To(Succeed())
+					}
 				}
 			}
-		}
-		talkFor(ctx, c, 25)
-		suite.Inject(ctx, c, fault.EtcdStop{}, fault.AgentKill{Node: "node02"})
-		// The heal alone would wait for the device of IPv4, which this network has not.
-		agent, err := c.LaunchAgent(ctx, "node02")
-		Expect(err).NotTo(HaveOccurred())
-		Eventually(ctx, agent.Ready()).WithTimeout(10*time.Second).Should(BeClosed(), "node02 starts as saved")
-		_, err = c.HealOne(ctx, fault.AgentKill{Node: "node02"})
-		Expect(err).NotTo(HaveOccurred())
-		talkFor(ctx, c, 75)
-		_, err = c.HealOne(ctx, fault.EtcdStop{})
-		Expect(err).NotTo(HaveOccurred())
-		talkFor(ctx, c, 25)
-		expect("after a restart")
-		again, err := c.Leases(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		for i, l := range again {
-			Expect(l.Key).To(Equal(leases[i].Key))
-		}
-		expectNothingLost(ctx, c)
-	}, SpecTimeout(time.Minute))
+			Expect(overlay).To(HaveLen(len(names)))
+			for _, from := range names {
+				for _, to := range names {
+					if from != to {
+						Expect(c.Mesh().Probe(harness.Over6(from), harness.Over6(to))).To(Succeed())
+					}
+				}
+			}
+			talkFor(ctx, c, 25)
+			suite.Inject(ctx, c, fault.EtcdStop{}, fault.AgentKill{Node: "node02"})
+			// The heal alone would wait for the device of IPv4, which this network has not.
+			agent, err := c.LaunchAgent(ctx, "node02")
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(ctx, agent.Ready()).WithTimeout(10*time.Second).Should(BeClosed(), "node02 starts as saved")
+			_, err = c.HealOne(ctx, fault.AgentKill{Node: "node02"})
+			Expect(err).NotTo(HaveOccurred())
+			talkFor(ctx, c, 75)
+			_, err = c.HealOne(ctx, fault.EtcdStop{})
+			Expect(err).NotTo(HaveOccurred())
+			talkFor(ctx, c, 25)
+			expect("after a restart")
+			again, err := c.Leases(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			for i, l := range again {
+				Expect(l.Key).To(Equal(leases[i].Key))
+			}
+			expectNothingLost(ctx, c)
+		},
+		SpecTimeout(time.Minute),
+	)
 })

@@ -54,7 +54,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 	// another node had the subnet; both then believed that it was theirs. Right: the renewal is refused,
 	// and the late one moves.
 	It("of another is never disturbed by a late renewal", Label("issue:flannel-1343"),
-		suite.Red("renew-unconditionally"), func(ctx SpecContext) {
+		long, suite.Red("renew-unconditionally"), func(ctx SpecContext) {
 			needs(driver.FeatureEtcdV3)
 			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}, LeaseTTL: 2 * time.Second})
 			given, err := c.SubnetOf("node01")
@@ -137,7 +137,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 	It(
 		"is renewed early, and again after a renewal has failed",
 		Label("issue:flannel-1240", "fault:etcd-pause"),
-		suite.Red("renewal-gives-up"),
+		long, suite.Red("renewal-gives-up"),
 		func(ctx SpecContext) {
 			needs(driver.FeatureLeaseTTL)
 			const ttl = 6 * time.Second

@@ -5,6 +5,7 @@ package scenarios
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -38,6 +39,9 @@ func TestMain(m *testing.M) {
 func TestScenarios(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(5 * time.Second)
+	if config, _ := GinkgoConfiguration(); config.ParallelTotal > runtime.NumCPU() {
+		runtime.GOMAXPROCS(1) // each has less than a processor, and threads that look for work take from it
+	}
 	EnforceDefaultTimeoutsWhenUsingContexts() // an expectation fails long before its spec does
 	RunSpecs(t, "scenarios")
 }

@@ -148,7 +148,7 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 	It(
 		"starts from its saved state while etcd is away",
 		Label("fault:etcd-stop"),
-		suite.Red("no-saved-state"),
+		long, suite.Red("no-saved-state"),
 		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{})
 			before, device := subnets(c), deviceOf(c, "node02")
@@ -281,7 +281,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	It(
 		"restored from an older snapshot, is followed again",
 		Label("issue:flannel-1474", "fault:etcd-restore"),
-		suite.Red("rewind-unnoticed", "rewind-forgets-peers"),
+		long, suite.Red("rewind-unnoticed", "rewind-forgets-peers"),
 		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node04", "node05"}})
 			copied, err := c.Etcd().Save(ctx)

@@ -51,7 +51,10 @@ var _ = Describe(
 				fault.LeaseExpire{Node: victim, Within: 5 * leaseTTL})
 		}
 
-		DescribeTable("gives our overlay its old subnet again and loses nothing", suite.Red("no-owner-records"),
+		DescribeTable(
+			"gives our overlay its old subnet again and loses nothing",
+			long,
+			suite.Red("no-owner-records"),
 			func(ctx SpecContext, also ...fault.Fault) {
 				needs(driver.FeatureEtcdV3)
 				c := chaos.Cluster(ctx, harness.Options{Agent: ours(), LeaseTTL: leaseTTL})

@@ -6,15 +6,22 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 
 	"github.com/nemesh/nemesh/harness/reexec"
 )
 
 const part = "nemesh-etcd"
+
+// walSegment is how much etcd allocates for its log at once, in bytes, and once more in advance. Its
+// default, 64 MB (server/storage/wal, SegmentSizeBytes), is memory here, which the kernel clears at every
+// start.
+const walSegment = 1 << 20
 
 func init() { reexec.Register(part, serverMain) }
 
@@ -44,6 +51,8 @@ func serve(raw string) error {
 	if err != nil {
 		return err
 	}
+	wal.SegmentSizeBytes = walSegment
+	runtime.GOMAXPROCS(1) // it has little to do: threads that look for work cost more than they give
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	server, err := embed.StartEtcd(cfg)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nemesh/nemesh/harness/netspace"
 	"github.com/nemesh/nemesh/harness/node"
 )
 
@@ -128,9 +129,9 @@ func (t *Traces) mounts(mountinfo string) (left []string) {
 // processes finds those that run in one of the world's namespaces.
 func (t *Traces) processes() (left []string, err error) {
 	for _, kind := range []string{"net", "mnt"} {
-		files, err := filepath.Glob("/proc/[0-9]*/ns/" + kind)
+		files, err := netspace.Links("/proc", kind)
 		if err != nil {
-			return nil, fmt.Errorf("list processes: %w", err)
+			return nil, err
 		}
 		for _, file := range files {
 			whose, ok := t.owner(file)
@@ -151,21 +152,25 @@ func (t *Traces) processes() (left []string, err error) {
 
 // open finds namespaces of the world that this program itself keeps alive, by a descriptor or a thread.
 func (t *Traces) open() (left []string, err error) {
-	for _, pattern := range []string{"/proc/self/fd/*", "/proc/self/task/*/ns/net",
-		"/proc/self/task/*/ns/mnt"} {
-		files, err := filepath.Glob(pattern)
+	files, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		return nil, fmt.Errorf("list what is open: %w", err)
+	}
+	files = slices.DeleteFunc(files, func(file string) bool {
+		fd, _ := strconv.Atoi(filepath.Base(file))
+		return slices.Contains(t.held, fd)
+	})
+	for _, kind := range []string{"net", "mnt"} {
+		threads, err := netspace.Links("/proc/self/task", kind)
 		if err != nil {
-			return nil, fmt.Errorf("list what is open: %w", err)
+			return nil, err
 		}
-		for _, file := range files {
-			fd, _ := strconv.Atoi(filepath.Base(file))
-			if strings.HasPrefix(file, "/proc/self/fd/") && slices.Contains(t.held, fd) {
-				continue
-			}
-			if whose, ok := t.owner(file); ok {
-				link, _ := os.Readlink(file) // it may have been closed just now
-				left = append(left, fmt.Sprintf("the namespace %s of %s, held by %s", link, whose, file))
-			}
+		files = append(files, threads...)
+	}
+	for _, file := range files {
+		if whose, ok := t.owner(file); ok {
+			link, _ := os.Readlink(file) // it may have been closed just now
+			left = append(left, fmt.Sprintf("the namespace %s of %s, held by %s", link, whose, file))
 		}
 	}
 	return left, nil

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nemesh/nemesh/harness/netspace"
 )
 
 // straysWithin bounds how long a killed stray may take to be gone.
@@ -48,7 +50,7 @@ func strays(netFD int) ([]int, error) {
 	if err := unix.Fstat(netFD, &want); err != nil {
 		return nil, fmt.Errorf("look for processes left behind: %w", err)
 	}
-	entries, err := filepath.Glob("/proc/[0-9]*/ns/net")
+	entries, err := netspace.Links("/proc", "net")
 	if err != nil {
 		return nil, fmt.Errorf("look for processes left behind: %w", err)
 	}

@@ -60,6 +60,7 @@ type Agent struct {
 	online  bool          // the view comes from etcd, not from the saved state
 	had     bool          // a lease was held in this run
 	renewed time.Time
+	tried   time.Time // the last renewal, whether it failed or not
 	// acquired is when the lease was taken last.
 	acquired time.Time
 	noted    map[string]bool
@@ -142,11 +143,13 @@ func replace(views chan lease.View, v lease.View) {
 
 // publishPause is the least time between two publications. While news keep coming it doubles with each, up
 // to publishPauseMost: when fifty nodes start at once, the processor is better spent on their starting.
-// savePause lies between two writes of the saved state that are not pressing: a change of this node's own
-// lease is saved at once.
+// lookPause is the least time between two looks at the uplink: another program may change addresses all the
+// time, and each look lists all of them. savePause lies between two writes of the saved state that are not
+// pressing: a change of this node's own lease is saved at once.
 const (
 	publishPause     = 50 * time.Millisecond
 	publishPauseMost = 200 * time.Millisecond
+	lookPause        = 50 * time.Millisecond
 	savePause        = time.Second
 )
 
@@ -159,6 +162,7 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 	retry := time.NewTimer(time.Hour)
 	recheck := time.NewTimer(time.Hour)
 	soon, published, pause := time.NewTimer(time.Hour), time.Time{}, publishPause
+	look, looked := time.NewTimer(time.Hour), time.Time{}
 	saving := time.NewTicker(savePause)
 	defer saving.Stop()
 	beat := time.NewTicker(stuckAfter / 6)
@@ -186,6 +190,9 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 			}
 			a.see(v)
 			registered(a.register(ctx))
+			if v.Listed && a.noted[renewFailed] { // etcd answers again, and the lease may be about to end
+				registered(a.renew(ctx))
+			}
 		case <-retry.C:
 			registered(a.register(ctx))
 		case <-renew.C:
@@ -198,6 +205,10 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 				continue
 			} // else it could not be written, or somebody removed it: publish again
 		case <-a.changed:
+			look.Reset(time.Until(looked.Add(lookPause))) // at once, unless it has just been looked at
+			continue
+		case <-look.C:
+			looked = time.Now()
 			uplink := a.uplink
 			if !a.followUplink(ctx) {
 				registered(false)

@@ -193,6 +193,7 @@ func (a *Agent) renew(ctx context.Context) bool {
 	if a.own.ModRevision == 0 {
 		return a.register(ctx)
 	}
+	defer func() { a.tried = time.Now() }()
 	if a.hooks.renew != nil {
 		return a.hooks.renew(ctx)
 	}
@@ -220,11 +221,15 @@ func (a *Agent) renew(ctx context.Context) bool {
 
 const renewFailed = "cannot renew the lease; the data plane stays as it is"
 
-// untilRenewal returns the time to the next renewal: soon after a failed one.
+// untilRenewal returns the time to the next renewal: soon after a failed one, and not later for what happens
+// meanwhile.
 func (a *Agent) untilRenewal() time.Duration {
 	if a.own.ModRevision == 0 {
 		return time.Hour
 	}
-	due := time.Until(a.renewed.Add(a.opts.LeaseRenew))
-	return max(due, min(a.opts.LeaseRenew/4, 10*time.Second))
+	next, again := a.renewed.Add(a.opts.LeaseRenew), a.tried.Add(min(a.opts.LeaseRenew/4, 10*time.Second))
+	if next.Before(again) {
+		next = again
+	}
+	return max(0, time.Until(next))
 }

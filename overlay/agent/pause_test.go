@@ -3,6 +3,8 @@ package agent
 import (
 	"testing"
 	"time"
+
+	"github.com/nemesh/nemesh/overlay/lease"
 )
 
 func TestPauseGrowsWhileNewsKeepComing(t *testing.T) {
@@ -17,6 +19,28 @@ func TestPauseGrowsWhileNewsKeepComing(t *testing.T) {
 	} {
 		if pause = nextPause(pause, step.since); pause != step.want {
 			t.Errorf("after %s: %s, want %s", step.since, pause, step.want)
+		}
+	}
+}
+
+func TestARenewalIsNotPutOffByWhatHappensMeanwhile(t *testing.T) {
+	now := time.Now()
+	a := Agent{opts: Options{LeaseRenew: 4 * time.Second}, own: lease.Lease{ModRevision: 1}}
+	for name, c := range map[string]struct {
+		renewed, tried time.Duration // how long ago
+		want           time.Duration
+	}{
+		"renewed just now":                   {0, 0, 4 * time.Second},
+		"due, with news coming in all day":   {4 * time.Second, 4 * time.Second, 0},
+		"failed just now":                    {4 * time.Second, 0, time.Second},
+		"failed, and news come in since":     {5 * time.Second, 700 * time.Millisecond, 300 * time.Millisecond},
+		"failed, and the next try is due":    {5 * time.Second, time.Second, 0},
+		"adopted, and not renewed so far":    {time.Since(time.Time{}), time.Since(time.Time{}), 0},
+		"half of the time to the next is up": {2 * time.Second, 2 * time.Second, 2 * time.Second},
+	} {
+		a.renewed, a.tried = now.Add(-c.renewed), now.Add(-c.tried)
+		if got := a.untilRenewal(); got > c.want || got < c.want-200*time.Millisecond {
+			t.Errorf("%s: in %s, want %s", name, got, c.want)
 		}
 	}
 }

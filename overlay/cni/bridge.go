@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -31,7 +32,7 @@ func (c conf) healBridge(e subnetEnv, networks []netip.Prefix) error {
 	if err != nil {
 		return fmt.Errorf("find bridge %s: %w", name, err)
 	}
-	addrs, err := listAddrs(nl, link, c.tries())
+	addrs, err := listAddrs(nl, link, c.patience())
 	if err != nil {
 		return fmt.Errorf("list addresses of %s: %w", name, err)
 	}
@@ -50,22 +51,23 @@ func (c conf) healBridge(e subnetEnv, networks []netip.Prefix) error {
 	return nil
 }
 
-// tries is how often a list is read that the kernel changes meanwhile (NLM_F_DUMP_INTR).
-func (c conf) tries() int {
+// patience is for how long a list is read again that the kernel changes meanwhile (NLM_F_DUMP_INTR). On a
+// machine whose addresses change all the time most lists of many are of no use, one after the other.
+func (c conf) patience() time.Duration {
 	if c.defects.Has(defect.DumpsOnce) {
-		return 1
+		return 0
 	}
-	return 20
+	return 5 * time.Second
 }
 
-func listAddrs(nl *netlink.Handle, link netlink.Link, tries int) ([]netlink.Addr, error) {
-	for range tries {
+func listAddrs(nl *netlink.Handle, link netlink.Link, patience time.Duration) ([]netlink.Addr, error) {
+	begun := time.Now()
+	for {
 		addrs, err := nl.AddrList(link, netlink.FAMILY_ALL)
-		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+		if !errors.Is(err, netlink.ErrDumpInterrupted) || time.Since(begun) >= patience {
 			return addrs, err
 		}
 	}
-	return nil, netlink.ErrDumpInterrupted
 }
 
 // stale reports whether an address is a gateway of the overlay's that is not this node's now.

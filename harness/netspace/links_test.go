@@ -1,0 +1,32 @@
+package netspace_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nemesh/nemesh/harness/netspace"
+)
+
+func TestLinksOfProcessesAndThreads(t *testing.T) {
+	for dir, id := range map[string]int{"/proc": os.Getpid(), "/proc/self/task": os.Getpid()} {
+		for _, kind := range []string{"net", "mnt"} {
+			links, err := netspace.Links(dir, kind)
+			if want := fmt.Sprintf("%s/%d/ns/%s", dir, id, kind); err != nil || !slices.Contains(links, want) {
+				t.Errorf("links of kind %s below %s: %v, %v; want %s among them", kind, dir, links, err, want)
+			}
+			for _, link := range links {
+				var stat unix.Stat_t
+				if err := unix.Stat(link, &stat); err != nil && err != unix.ENOENT && err != unix.ESRCH {
+					t.Errorf("%s names no namespace: %v", link, err)
+				}
+			}
+		}
+	}
+	if _, err := netspace.Links("/proc/no such folder", "net"); err == nil {
+		t.Error("a folder that does not exist is listed without an error")
+	}
+}
