@@ -125,9 +125,7 @@ var _ = Describe("IPv6 alone", Label("kind:dual-stack"), func() {
 		"makes a network of nodes whose leases name no IPv4 address",
 		long,
 		suite.Red("new-device-at-start"),
-		func(
-			ctx SpecContext,
-		) {
+		func(ctx SpecContext) {
 			needs(driver.FeatureIPv6)
 			names := []string{"node01", "node02", "node03"}
 			c := chaos.Cluster(ctx, harness.Options{
