@@ -254,10 +254,6 @@ func (o *runOptions) start(ctx context.Context, dir, recordPath string, seed int
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), suite.RecordEnv+"="+recordPath, build.Env+"="+o.bin)
 	cmd.Env = append(append(cmd.Env, o.world.env()...), o.keeper.env()...)
-	if _, set := os.LookupEnv("GOGC"); !set {
-		// Thousands of small Go programs, each short: a collection costs them more than the memory that it frees.
-		cmd.Env = append(cmd.Env, "GOGC=400")
-	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start Ginkgo: %w", err)
 	}
