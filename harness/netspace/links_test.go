@@ -15,7 +15,8 @@ func TestLinksOfProcessesAndThreads(t *testing.T) {
 	for _, dir := range []string{"/proc", "/proc/self/task"} { // the first thread has the process's number
 		for _, kind := range []string{"net", "mnt"} {
 			links, err := netspace.Links(dir, kind)
-			if want := fmt.Sprintf("%s/%d/ns/%s", dir, os.Getpid(), kind); err != nil || !slices.Contains(links, want) {
+			want := fmt.Sprintf("%s/%d/ns/%s", dir, os.Getpid(), kind)
+			if err != nil || !slices.Contains(links, want) {
 				t.Errorf("links of kind %s below %s: %v, %v; want %s among them", kind, dir, links, err, want)
 			}
 			for _, link := range links {
