@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -138,4 +139,25 @@ func TestLeaseLostAtOnceIsTakenAgain(t *testing.T) {
 		t.Skip("this machine is too slow to lose a lease in the second after it was taken")
 	}
 	within(t, 10*time.Second, "the node has a lease again", func() bool { return len(of("192.0.2.7")) == 1 })
+}
+
+// The next try of a renewal that has failed may be later than the end of the lease.
+func TestALeaseIsRenewedAtOnceWhenEtcdAnswersAgain(t *testing.T) {
+	l := newLab(t, 8, network77)
+	a, err := New(l.options(), slog.New(slog.DiscardHandler))
+	must(t, err)
+	a.noted[renewFailed] = true // the next renewal is due in hours
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	within(t, 10*time.Second, "the lease is renewed", func() (renewed bool) {
+		a.status.note(func(s *status) { renewed = s.renewals == 1 })
+		return renewed
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nemesh/nemesh/overlay/defect"
+	"github.com/nemesh/nemesh/overlay/dumps"
 )
 
 // healBridge takes gateway addresses of another subnet of the overlay off the bridge. They are left when the
@@ -32,7 +33,9 @@ func (c conf) healBridge(e subnetEnv, networks []netip.Prefix) error {
 	if err != nil {
 		return fmt.Errorf("find bridge %s: %w", name, err)
 	}
-	addrs, err := listAddrs(nl, link, c.patience())
+	addrs, err := dumps.Complete(c.patience(), func() ([]netlink.Addr, error) {
+		return nl.AddrList(link, netlink.FAMILY_ALL)
+	})
 	if err != nil {
 		return fmt.Errorf("list addresses of %s: %w", name, err)
 	}
@@ -51,23 +54,12 @@ func (c conf) healBridge(e subnetEnv, networks []netip.Prefix) error {
 	return nil
 }
 
-// patience is for how long a list is read again that the kernel changes meanwhile (NLM_F_DUMP_INTR). On a
-// machine whose addresses change all the time most lists of many are of no use, one after the other.
+// patience is for how long a list of addresses that the kernel changes meanwhile is read again.
 func (c conf) patience() time.Duration {
 	if c.defects.Has(defect.DumpsOnce) {
 		return 0
 	}
 	return 5 * time.Second
-}
-
-func listAddrs(nl *netlink.Handle, link netlink.Link, patience time.Duration) ([]netlink.Addr, error) {
-	begun := time.Now()
-	for {
-		addrs, err := nl.AddrList(link, netlink.FAMILY_ALL)
-		if !errors.Is(err, netlink.ErrDumpInterrupted) || time.Since(begun) >= patience {
-			return addrs, err
-		}
-	}
 }
 
 // stale reports whether an address is a gateway of the overlay's that is not this node's now.

@@ -22,6 +22,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/nemesh/nemesh/overlay/dumps"
 	"github.com/nemesh/nemesh/overlay/plan"
 )
 
@@ -304,16 +305,12 @@ func (p *pass) do(kind, what string, err error) {
 	p.changes = append(p.changes, Change{Kind: kind, What: what})
 }
 
-// dump reads a list from the kernel, again when a change in between interrupted it (NLM_F_DUMP_INTR).
-func dump[T any](read func() ([]T, error)) ([]T, error) {
-	for range 20 {
-		list, err := read()
-		if !errors.Is(err, netlink.ErrDumpInterrupted) && !errors.Is(err, unix.EINTR) {
-			return list, err
-		}
-	}
-	return nil, errors.New("the kernel's list changed twenty times while it was read")
-}
+// patience is for how long a list that the kernel changes meanwhile is read again. What changes it asks for
+// the next comparison.
+const patience = time.Second
+
+// dump reads a list from the kernel, whole.
+func dump[T any](read func() ([]T, error)) ([]T, error) { return dumps.Complete(patience, read) }
 
 // diff tells what to set and what to remove so that have becomes want. Two values with the same key are the
 // same object in the kernel: setting one replaces the other.

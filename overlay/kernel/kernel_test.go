@@ -224,12 +224,12 @@ func (h host) eventually(what string, holds func() bool) {
 	h.tb.Helper()
 	// The promise is a second, and the scenarios measure it. Here the race detector and other packages' tests
 	// share the processors, and what is tested is that an event leads to the repair: the timer is an hour away.
-	const patience = 10 * time.Second
-	deadline := time.After(patience)
+	const within = 10 * time.Second
+	deadline := time.After(within)
 	for !holds() {
 		select {
 		case <-deadline:
-			h.tb.Fatalf("not within %s: %s\n%s", patience, what, h.dump())
+			h.tb.Fatalf("not within %s: %s\n%s", within, what, h.dump())
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
