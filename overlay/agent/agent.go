@@ -180,6 +180,9 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 			a.save(ctx)
 			return nil
 		case err := <-a.failed:
+			if ctx.Err() != nil { // asked to end, which the reconciler did first
+				a.save(ctx)
+			}
 			return err
 		case <-grace:
 			a.startSaved()

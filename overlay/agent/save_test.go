@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -37,5 +38,24 @@ func TestWhatIsSavedIsNotAheadOfTheKernel(t *testing.T) {
 	must(t, err)
 	if _, ok := s.Leases["10.5.2.0-24"]; !ok || len(s.Leases) != 1 {
 		t.Errorf("saved is not what was published: %v", s.Leases)
+	}
+}
+
+// The reconciler may end before the loop hears that it is to: what peers it knows is saved all the same, or
+// the next start without etcd would take their routes away.
+func TestWhatIsKnownIsSavedAtTheEndWhoeverEndsFirst(t *testing.T) {
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	k, err := kernel.New(kernel.Options{Log: log})
+	must(t, err)
+	for range 30 { // which of the two the loop hears of first is chance
+		a := &Agent{log: log, kernel: k, state: fresh(), noted: map[string]bool{}, unsaved: true,
+			opts: Options{StateDir: t.TempDir()}, failed: make(chan error, 1)}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		a.failed <- nil
+		must(t, a.loop(ctx, nil))
+		if a.unsaved {
+			t.Fatal("what was published last is not saved")
+		}
 	}
 }
