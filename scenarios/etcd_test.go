@@ -117,6 +117,11 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			})
 			three := []string{"node01", "node02", "node03"}
 			before := subnets(c, three...)
+			leader, err := c.Etcd().Leader(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			if leader != c.Etcd().Members()[0] { // the leader that is lost is to be the agents' first endpoint
+				suite.Inject(ctx, c, fault.EtcdLeaderMoved{})
+			}
 			suite.Inject(ctx, c, fault.EtcdMemberLost{})
 			suite.Step(c, "node04 joins, with two members")
 			Expect(c.StartAgent(ctx, "node04")).To(Succeed())
