@@ -42,25 +42,26 @@ type Agent struct {
 	failed  chan error // ends the loop
 
 	// All below belongs to the loop.
-	uplink  plan.Uplink
-	lost    string // the families whose address the uplink has lost
-	config  netconf.Config
-	raw     []byte // config as it stands in etcd
-	backend plan.Backend
-	mixed   bool           // some nodes have both families and others may have one
-	former  []netip.Prefix // networks that this node had a subnet of before
-	state   saved
-	stored  []byte     // the state as it was written last
-	unsaved bool       // the state may have changed since
-	shown   lease.View // as published last, which is what is saved
-	asShown []byte     // raw as of then
-	own     lease.Lease
-	view    lease.View
-	kept    []lease.Owner // peers that a rewound etcd has forgotten
-	online  bool          // the view comes from etcd, not from the saved state
-	had     bool          // a lease was held in this run
-	renewed time.Time
-	tried   time.Time // the last renewal, whether it failed or not
+	uplink     plan.Uplink
+	lost       string // the families whose address the uplink has lost
+	config     netconf.Config
+	raw        []byte // config as it stands in etcd
+	backend    plan.Backend
+	mixed      bool           // some nodes have both families and others may have one
+	former     []netip.Prefix // networks that this node had a subnet of before
+	state      saved
+	stored     []byte     // the state as it was written last
+	unsaved    bool       // the state may have changed since
+	shown      lease.View // as published last, which is what is saved
+	asShown    []byte     // raw as of then
+	own        lease.Lease
+	view       lease.View
+	kept       []lease.Owner // peers that a rewound etcd has forgotten
+	online     bool          // the view comes from etcd, not from the saved state
+	had        bool          // a lease was held in this run
+	renewed    time.Time
+	tried      time.Time // the last renewal, whether it failed or not
+	renewFails bool      // the last renewal of the lease that is held has failed
 	// acquired is when the lease was taken last.
 	acquired time.Time
 	noted    map[string]bool
@@ -193,13 +194,15 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 			}
 			a.see(v)
 			registered(a.register(ctx))
-			if v.Listed && a.noted[renewFailed] { // etcd answers again, and the lease may be about to end
-				registered(a.renew(ctx))
+			if v.Listed && a.renewFails && !a.renew(ctx) { // etcd answers again, and the lease may be about to end
+				registered(false)
 			}
 		case <-retry.C:
 			registered(a.register(ctx))
 		case <-renew.C:
-			registered(a.renew(ctx))
+			if !a.renew(ctx) { // a renewal that went well says nothing of a registration that is to be tried again
+				registered(false)
+			}
 		case <-recheck.C:
 		case <-soon.C:
 		case <-saving.C:
@@ -211,11 +214,11 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 			look.Reset(time.Until(looked.Add(lookPause))) // at once, unless it has just been looked at
 			continue
 		case <-look.C:
-			looked = time.Now()
 			uplink := a.uplink
 			if !a.followUplink(ctx) {
 				registered(false)
 			}
+			looked = time.Now()
 			if uplink == a.uplink {
 				continue
 			}

@@ -134,7 +134,7 @@ func (a *Agent) acquire(ctx context.Context, v lease.View) error {
 		a.log.Warn("no other subnet was free, so this one was taken inside its last owner's hold",
 			"subnet", own.Subnet)
 	}
-	a.own, a.had = own, true
+	a.own, a.had, a.renewFails = own, true, false
 	a.renewed, a.acquired = time.Now(), time.Now()
 	a.view.Put(own)
 	return nil
@@ -202,19 +202,18 @@ func (a *Agent) renew(ctx context.Context) bool {
 	err := a.store.Renew(call, a.own, a.record(), a.opts.LeaseTTL)
 	switch {
 	case err == nil:
-		a.renewed = time.Now()
+		a.renewed, a.renewFails = time.Now(), false
 		a.status.note(func(s *status) { s.renewals++ })
-		delete(a.noted, renewFailed)
 		return true
 	case errors.Is(err, lease.ErrLost):
 		a.log.Warn("lease lost", "err", err)
 		a.own.ModRevision = 0 // not held any more; the subnet is remembered
 		return a.register(ctx)
 	default:
-		if !a.noted[renewFailed] {
-			a.noted[renewFailed] = true
+		if !a.renewFails {
 			a.log.Warn(renewFailed, "err", err)
 		}
+		a.renewFails = true
 		return true // the next renewal is due soon
 	}
 }

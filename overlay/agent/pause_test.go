@@ -24,7 +24,6 @@ func TestPauseGrowsWhileNewsKeepComing(t *testing.T) {
 }
 
 func TestARenewalIsNotPutOffByWhatHappensMeanwhile(t *testing.T) {
-	now := time.Now()
 	a := Agent{opts: Options{LeaseRenew: 4 * time.Second}, own: lease.Lease{ModRevision: 1}}
 	for name, c := range map[string]struct {
 		renewed, tried time.Duration // how long ago
@@ -38,6 +37,7 @@ func TestARenewalIsNotPutOffByWhatHappensMeanwhile(t *testing.T) {
 		"adopted, and not renewed so far":    {time.Since(time.Time{}), time.Since(time.Time{}), 0},
 		"half of the time to the next is up": {2 * time.Second, 2 * time.Second, 2 * time.Second},
 	} {
+		now := time.Now()
 		a.renewed, a.tried = now.Add(-c.renewed), now.Add(-c.tried)
 		if got := a.untilRenewal(); got > c.want || got < c.want-200*time.Millisecond {
 			t.Errorf("%s: in %s, want %s", name, got, c.want)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -57,5 +58,7 @@ func TestWhatIsKnownIsSavedAtTheEndWhoeverEndsFirst(t *testing.T) {
 		if a.unsaved {
 			t.Fatal("what was published last is not saved")
 		}
+		_, err := os.Stat(filepath.Join(a.opts.StateDir, stateFile))
+		must(t, err)
 	}
 }

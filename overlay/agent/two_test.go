@@ -11,6 +11,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/nemesh/nemesh/overlay/lease"
 )
 
 const network77 = `{"Network":"10.77.0.0/16","Backend":{"Type":"vxlan","VNI":77}}`
@@ -146,16 +148,27 @@ func TestALeaseIsRenewedAtOnceWhenEtcdAnswersAgain(t *testing.T) {
 	l := newLab(t, 8, network77)
 	a, err := New(l.options(), slog.New(slog.DiscardHandler))
 	must(t, err)
-	a.noted[renewFailed] = true // the next renewal is due in hours
+	t.Cleanup(func() { _ = a.client.Close() })
+	a.state = fresh()
+	must(t, a.waitUplink(t.Context()))
+	a.view, err = a.store.List(t.Context())
+	must(t, err)
+	if a.online = true; !a.register(t.Context()) {
+		t.Fatal("not registered")
+	}
+	a.renewFails = true // as after a try while etcd was away; the next renewal is due in hours
+	listed, err := a.store.List(t.Context())
+	must(t, err)
+	listed.Listed = true
+	views := make(chan lease.View, 1)
+	views <- listed
 	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx) }()
-	defer func() {
+	ended := make(chan error, 1)
+	go func() { ended <- a.loop(ctx, views) }()
+	t.Cleanup(func() {
 		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+		must(t, <-ended)
+	})
 	within(t, 10*time.Second, "the lease is renewed", func() (renewed bool) {
 		a.status.note(func(s *status) { renewed = s.renewals == 1 })
 		return renewed
