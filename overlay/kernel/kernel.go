@@ -305,9 +305,9 @@ func (p *pass) do(kind, what string, err error) {
 	p.changes = append(p.changes, Change{Kind: kind, What: what})
 }
 
-// patience is for how long a list that the kernel changes meanwhile is read again. What changes it asks for
-// the next comparison.
-const patience = time.Second
+// patience is for how long a list that the kernel changes meanwhile is read again: dozens of times, and
+// yet a pass of many lists, for which the agent may have to wait, stays well below its time to end.
+const patience = 100 * time.Millisecond
 
 // dump reads a list from the kernel, whole.
 func dump[T any](read func() ([]T, error)) ([]T, error) { return dumps.Complete(patience, read) }

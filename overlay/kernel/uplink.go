@@ -73,8 +73,9 @@ func FindUplink(s Selectors) (plan.Uplink, error) {
 // choose returns the link, and the address by which it was chosen if that was one of its own.
 func (s Selectors) choose(nl *netlink.Handle, links []netlink.Link) (netlink.Link, netip.Addr, error) {
 	for _, name := range s.Names {
-		if link, addr, ok := find(nl, links, func(text string) bool { return text == name }); ok {
-			return link, addr, nil
+		link, addr, err := find(nl, links, func(text string) bool { return text == name })
+		if link != nil || err != nil {
+			return link, addr, err
 		}
 	}
 	for _, pattern := range s.Patterns {
@@ -82,8 +83,9 @@ func (s Selectors) choose(nl *netlink.Handle, links []netlink.Link) (netlink.Lin
 		if err != nil {
 			return nil, netip.Addr{}, fmt.Errorf("--iface-regex %q: %w", pattern, err)
 		}
-		if link, addr, ok := find(nl, links, re.MatchString); ok {
-			return link, addr, nil
+		link, addr, err := find(nl, links, re.MatchString)
+		if link != nil || err != nil {
+			return link, addr, err
 		}
 	}
 	switch {
@@ -98,27 +100,28 @@ func (s Selectors) choose(nl *netlink.Handle, links []netlink.Link) (netlink.Lin
 	}
 }
 
-// find returns the first link whose name or one of whose addresses matches, and that address.
+// find returns the first link whose name or one of whose addresses matches, and that address; nil if none
+// does. The addresses of all links are one list: the kernel gives no other.
 func find(
 	nl *netlink.Handle, links []netlink.Link, match func(string) bool,
-) (netlink.Link, netip.Addr, bool) {
+) (netlink.Link, netip.Addr, error) {
 	for _, l := range links {
 		if match(l.Attrs().Name) {
-			return l, netip.Addr{}, true
+			return l, netip.Addr{}, nil
 		}
 	}
+	addrs, err := dump(func() ([]netlink.Addr, error) { return nl.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, netip.Addr{}, fmt.Errorf("list addresses: %w", err)
+	}
 	for _, l := range links {
-		addrs, err := dump(func() ([]netlink.Addr, error) { return nl.AddrList(l, netlink.FAMILY_ALL) })
-		if err != nil {
-			continue
-		}
 		for _, a := range addrs {
-			if match(a.IP.String()) {
-				return l, fromIPNet(a.IPNet).Addr(), true
+			if a.LinkIndex == l.Attrs().Index && match(a.IP.String()) {
+				return l, fromIPNet(a.IPNet).Addr(), nil
 			}
 		}
 	}
-	return nil, netip.Addr{}, false
+	return nil, netip.Addr{}, nil
 }
 
 func towards(links []netlink.Link, text string) (netlink.Link, netip.Addr, error) {
