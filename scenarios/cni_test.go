@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/invoke"
@@ -219,9 +220,10 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			tables, err := newChurn(m)
 			Expect(err).NotTo(HaveOccurred())
 			churning, stop := context.WithCancel(ctx)
-			defer stop()
 			ended := make(chan error, 1)
 			go func() { ended <- tables.run(churning) }()
+			calm := sync.OnceValue(func() error { stop(); return <-ended })
+			defer calm()
 			suite.Inject(ctx, c, fault.Done{
 				Node: "node01", What: "addresses changing while they are listed",
 				Do: func(*node.Machine) error { return listInterrupted() },
@@ -231,8 +233,7 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 				Expect(err).NotTo(HaveOccurred())
 				Expect(c.DelPod(ctx, p)).To(Succeed())
 			}
-			stop()
-			Expect(<-ended).To(Succeed())
+			Expect(calm()).To(Succeed())
 		},
 		SpecTimeout(time.Minute),
 	)

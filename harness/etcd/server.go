@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
-	"runtime"
 	"strings"
 	"syscall"
 
@@ -52,7 +51,6 @@ func serve(raw string) error {
 		return err
 	}
 	wal.SegmentSizeBytes = walSegment
-	runtime.GOMAXPROCS(1) // it has little to do: threads that look for work cost more than they give
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	server, err := embed.StartEtcd(cfg)

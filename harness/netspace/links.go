@@ -7,9 +7,9 @@ import (
 )
 
 // Links lists the links dir/ID/ns/kind (namespaces(7)) of every process or thread that dir shows, which is
-// /proc or /proc/self/task; kind is net or mnt. One that ends meanwhile is still listed. It lists no folder
-// but dir, as filepath.Glob would: the kernel keeps an entry for whatever has been listed below a process,
-// and takes them apart when that ends (fs/proc/base.c, proc_flush_pid).
+// /proc or /proc/self/task; kind is net or mnt. One that ends meanwhile is still listed. Unlike
+// filepath.Glob it lists no folder below dir: the kernel keeps an entry for whatever has been listed there,
+// and takes them apart when the process ends (fs/proc/base.c, proc_flush_pid).
 func Links(dir, kind string) ([]string, error) {
 	folder, err := os.Open(dir)
 	if err != nil {
