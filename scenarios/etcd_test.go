@@ -30,6 +30,9 @@ func keepsWorking(ctx context.Context, c *harness.Cluster, broken fault.Fault) {
 	suite.Inject(ctx, c, broken)
 	talkFor(ctx, c, 150)
 	suite.Heal(ctx, c)
+	// An etcd that refused to write has kept leases that had ended, and takes them away only now.
+	Eventually(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).WithTimeout(10*time.Second).
+		Should(haveTime(len(before), time.Second), "the leases are not renewed")
 	Eventually(ctx, func() []string { return leasesOf(ctx, c, "node01", "node02", "node03") }).
 		WithTimeout(10*time.Second).Should(Equal(before), "the leases are not renewed")
 	suite.Step(c, "node04 joins")

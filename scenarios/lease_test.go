@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 
 	"github.com/nemesh/nemesh/harness"
 	"github.com/nemesh/nemesh/harness/driver"
@@ -29,6 +30,11 @@ func holder(ctx context.Context, c *harness.Cluster, key string) (harness.Lease,
 		}
 	}
 	return harness.Lease{}, err
+}
+
+// haveTime matches n leases that each have at least as long to live.
+func haveTime(n int, least time.Duration) types.GomegaMatcher {
+	return And(HaveLen(n), HaveEach(HaveField("TTL", BeNumerically(">=", least))))
 }
 
 // waiveMoved lets pods of a node that has moved to another subnet keep the addresses of the old one.
@@ -152,11 +158,10 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 				WithTimeout(ttl).Should(ContainElement(ContainSubstring("cannot renew the lease")))
 			suite.Heal(ctx, c)
 			Eventually(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).
-				Should(HaveEach(HaveField("TTL", BeNumerically(">=", ttl/2))), "the leases are not renewed")
+				Should(haveTime(len(c.Nodes()), ttl/2), "the leases are not renewed")
 			Consistently(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).
 				WithTimeout(ttl+ttl/2).WithPolling(100*time.Millisecond).
-				Should(And(HaveLen(len(c.Nodes())), HaveEach(HaveField("TTL", BeNumerically(">=", time.Second)))),
-					"the leases are not renewed")
+				Should(haveTime(len(c.Nodes()), time.Second), "the leases are not renewed")
 			Expect(c.EtcdLeases(ctx)).To(ConsistOf(before), "a lease was lost and granted anew")
 			Expect(agent.Running()).To(BeTrue())
 			expectNothingLost(ctx, c)
