@@ -65,8 +65,8 @@ type Options struct {
 	PeerHold time.Duration
 	// Resync is how often an agent compares the kernel with what it should be. Default 10 s.
 	Resync time.Duration
-	// ProbeInterval is the time between two echoes of a pair. Default 20 ms: an outage is known as exactly as
-	// that, and a mesh of a dozen pairs takes a tenth of a processor.
+	// ProbeInterval is the time between two echoes of a pair. Default 20 ms: an outage is known to 25 ms
+	// (probe.Outage), and a mesh of a dozen pairs takes a tenth of a processor.
 	ProbeInterval time.Duration
 }
 

@@ -125,6 +125,7 @@ var _ = Describe(
 				Eventually(ctx, func() error {
 					return c.Expect(ctx, harness.Each([]*pod.Pod{fresh}, undisturbed, true)...)
 				}).WithTimeout(5 * time.Second).Should(Succeed())
+				talkFor(ctx, c, 50)
 				report, err := c.Mesh().Settle(ctx)
 				Expect(err).NotTo(HaveOccurred())
 				lost, sent := report.Lost(func(p probe.PairReport) bool { return p.From != victim })

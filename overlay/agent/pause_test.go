@@ -34,7 +34,6 @@ func TestARenewalIsNotPutOffByWhatHappensMeanwhile(t *testing.T) {
 		"failed just now":                    {4 * time.Second, 0, time.Second},
 		"failed, and news come in since":     {5 * time.Second, 700 * time.Millisecond, 300 * time.Millisecond},
 		"failed, and the next try is due":    {5 * time.Second, time.Second, 0},
-		"adopted, and not renewed so far":    {time.Since(time.Time{}), time.Since(time.Time{}), 0},
 		"half of the time to the next is up": {2 * time.Second, 2 * time.Second, 2 * time.Second},
 	} {
 		now := time.Now()
