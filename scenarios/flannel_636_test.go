@@ -10,7 +10,6 @@ package scenarios
 
 import (
 	"net/netip"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/nemesh/nemesh/harness"
 	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/probe"
@@ -92,8 +92,7 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 				// for each. The kernel limits these by whom it tells, and all of them to bursts of 50 (net/ipv4/icmp.c);
 				// a receiver has no room for hundreds. The last neighbour to fail would go untold: few wait, no limit.
 				Expect(node04.Sysctl("net.ipv4.icmp_ratemask", "0")).To(Succeed())
-				device := strings.ReplaceAll(c.Device(), ".", "/")
-				Expect(node04.Sysctl("net.ipv4.neigh."+device+".unres_qlen", "3")).To(Succeed())
+				Expect(node04.Sysctl("net.ipv4.neigh."+node.SysctlName(c.Device())+".unres_qlen", "3")).To(Succeed())
 				neighbours, err = observe.WatchNeighbours(node04.NetNS(), c.Device())
 				Expect(err).NotTo(HaveOccurred())
 				DeferCleanup(neighbours.Close)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -116,6 +115,3 @@ func setSysctl(m *node.Machine, key, value string) (func() error, error) {
 	}
 	return undo, nil
 }
-
-// dotted writes an interface's name as sysctl(8) wants it.
-func dotted(name string) string { return strings.ReplaceAll(name, ".", "/") }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/observe"
 )
 
@@ -36,7 +37,7 @@ func (f AgeNeighbours) Inject(_ context.Context, w World) error {
 			return err
 		}
 		for _, a := range ageing {
-			key := "net.ipv4.neigh." + strings.ReplaceAll(w.Device(), ".", "/") + "." + a.key
+			key := "net.ipv4.neigh." + node.SysctlName(w.Device()) + "." + a.key
 			undo := func() error { return nil }
 			boot := machine.Boot()
 			w.OnHeal(f.Name(), func(context.Context) error {

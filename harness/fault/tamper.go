@@ -129,7 +129,7 @@ var (
 		func(m *node.Machine, link netlink.Link) (func() error, error) {
 			var undo []func() error
 			for _, name := range []string{"all", "default", node.Uplink, link.Attrs().Name} {
-				back, err := setSysctl(m, "net.ipv4.conf."+dotted(name)+".rp_filter", "1")
+				back, err := setSysctl(m, "net.ipv4.conf."+node.SysctlName(name)+".rp_filter", "1")
 				undo = append(undo, back)
 				if err != nil {
 					return joined(undo), err

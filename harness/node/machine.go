@@ -185,6 +185,9 @@ func (m *Machine) ReadSysctl(key string) (string, error) {
 	return value, nil
 }
 
+// SysctlName writes a device's name as it stands in a key of Sysctl: with a slash for each dot.
+func SysctlName(device string) string { return strings.ReplaceAll(device, ".", "/") }
+
 func sysctlPath(key string) string {
 	swap := strings.NewReplacer(".", "/", "/", ".")
 	return "/proc/sys/" + swap.Replace(key)
