@@ -193,14 +193,12 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 				continue
 			}
 			a.see(v)
-			registered(a.register(ctx))
-			if v.Listed && a.renewFails && !a.renew(ctx) { // etcd answers again, and the lease may be about to end
-				registered(false)
-			}
+			// When etcd answers again after a renewal has failed, the lease may be about to end.
+			registered(a.register(ctx) && (!v.Listed || !a.renewFails || a.renew(ctx)))
 		case <-retry.C:
 			registered(a.register(ctx))
 		case <-renew.C:
-			if !a.renew(ctx) { // a renewal that went well says nothing of a registration that is to be tried again
+			if !a.renew(ctx) { // else it says nothing of a registration that is to be tried again
 				registered(false)
 			}
 		case <-recheck.C:

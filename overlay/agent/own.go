@@ -188,7 +188,8 @@ func (a *Agent) record() lease.Owner {
 	return lease.Owner{Attrs: a.attrs(), Node: a.opts.NodeName, Instance: a.state.Instance}
 }
 
-// renew keeps the lease. It reports false when a new one must be acquired or the renewal tried again.
+// renew keeps the lease. It reports false when the lease is lost and registering is to be tried again. A
+// renewal that only failed is due again soon (untilRenewal).
 func (a *Agent) renew(ctx context.Context) bool {
 	if a.own.ModRevision == 0 {
 		return a.register(ctx)

@@ -156,7 +156,11 @@ func TestALeaseIsRenewedAtOnceWhenEtcdAnswersAgain(t *testing.T) {
 	if a.online = true; !a.register(t.Context()) {
 		t.Fatal("not registered")
 	}
-	a.renewFails = true // as after a try while etcd was away; the next renewal is due in hours
+	away, end := context.WithCancel(t.Context())
+	end()
+	if a.renew(away); !a.renewFails { // the next try is due in 10 s
+		t.Fatal("a renewal without etcd is not told from a good one")
+	}
 	listed, err := a.store.List(t.Context())
 	must(t, err)
 	listed.Listed = true
@@ -169,7 +173,7 @@ func TestALeaseIsRenewedAtOnceWhenEtcdAnswersAgain(t *testing.T) {
 		stop()
 		must(t, <-ended)
 	})
-	within(t, 10*time.Second, "the lease is renewed", func() (renewed bool) {
+	within(t, 5*time.Second, "the lease is renewed", func() (renewed bool) {
 		a.status.note(func(s *status) { renewed = s.renewals == 1 })
 		return renewed
 	})
