@@ -30,7 +30,7 @@ func keepsWorking(ctx context.Context, c *harness.Cluster, broken fault.Fault) {
 	suite.Inject(ctx, c, broken)
 	talkFor(ctx, c, 150)
 	suite.Heal(ctx, c)
-	// An etcd that refused to write has kept leases that had ended, and takes them away only now.
+	// Ended leases are listed until etcd looks for them, which is every half second (lease/lessor.go, runLoop).
 	Eventually(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).WithTimeout(10*time.Second).
 		Should(haveTime(len(before), time.Second), "the leases are not renewed")
 	Eventually(ctx, func() []string { return leasesOf(ctx, c, "node01", "node02", "node03") }).

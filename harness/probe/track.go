@@ -136,8 +136,8 @@ func (r RTT) Mean() time.Duration {
 // Outage is a run of consecutive lost echoes of a pair.
 type Outage struct {
 	// Start is when the first lost echo was sent. Length runs to the sending of the first answered one after
-	// it or, while there is none, to one interval after the last lost one. It is as exact as the interval and
-	// the grain in which a mesh sends: a quarter of that, and never more than 5 ms.
+	// it or, while there is none, to one interval after the last lost one. It is as exact as the interval,
+	// and as the grain in which a mesh sends (Mesh.send).
 	Start  time.Time
 	Length time.Duration
 	Lost   uint64

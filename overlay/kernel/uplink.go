@@ -101,7 +101,7 @@ func (s Selectors) choose(nl *netlink.Handle, links []netlink.Link) (netlink.Lin
 }
 
 // find returns the first link whose name or one of whose addresses matches, and that address; nil if none
-// does. The addresses of all links are one list: the kernel gives no other.
+// does. The addresses of all links are one list: netlink's AddrList reads all, whichever link is asked for.
 func find(
 	nl *netlink.Handle, links []netlink.Link, match func(string) bool,
 ) (netlink.Link, netip.Addr, error) {
