@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -156,6 +157,9 @@ func TestHostUnreachableIsReported(t *testing.T) {
 	must(t, mesh.Probe("h1", "nobody"))
 	eventually(t, "an ICMP error arrives", func() bool { return len(mesh.Report().Errors) > 0 })
 	e := mesh.Report().Errors[0]
+	if !strings.Contains(e.First.String(), " m=") { // see Time.String
+		t.Errorf("what arrives is timed by a clock that can be set: %s", e.First)
+	}
 	if e.At != "h1" || e.Type != 3 || e.Code != 1 || e.Destination.String() != "10.9.0.77" {
 		t.Fatalf("%+v", e)
 	}

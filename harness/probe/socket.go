@@ -152,7 +152,7 @@ func (e *endpoint) drain(fd int, m *Mesh) {
 		n, cn, _, from, err := unix.Recvmsg(fd, e.buffer, e.control, unix.MSG_DONTWAIT)
 		switch {
 		case err == nil:
-			e.take(m, e.buffer[:n], from, stamp.Of(e.control[:cn]))
+			e.take(m, e.buffer[:n], from, stamp.Steady(stamp.Of(e.control[:cn])))
 		case errors.Is(err, unix.EAGAIN):
 			return
 		} // any other is one of the socket's errors, which reading has cleared

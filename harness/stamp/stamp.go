@@ -18,21 +18,24 @@ func On(fd int) error {
 	return nil
 }
 
-// Of returns when the kernel saw the packet that came with this control data; now, if it did not say. The
-// kernel stamps by the wall clock, which may be set while an echo is on its way. So only the packet's age is
-// taken from that, and the time has a monotonic reading, by which it compares with others (package time).
+// Of returns when the kernel saw the packet that came with this control data; now, if it did not say.
 func Of(control []byte) time.Time {
-	now := time.Now()
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
-		return now
+		return time.Now()
 	}
 	for _, m := range messages {
 		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPNS && len(m.Data) >= 16 {
-			seconds, nanoseconds := binary.NativeEndian.Uint64(m.Data), binary.NativeEndian.Uint64(m.Data[8:])
-			age := now.Round(0).Sub(time.Unix(int64(seconds), int64(nanoseconds)))
-			return now.Add(-max(0, age))
+			return time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:])))
 		}
 	}
-	return now
+	return time.Now()
+}
+
+// Steady gives the time of a packet that has just been read a monotonic reading, by which it compares with
+// the program's own times (package time). The kernel stamps by the wall clock, which may be set while an echo
+// is on its way. Go reads its two clocks one after the other, so packets of two sockets compare by Of.
+func Steady(stamped time.Time) time.Time {
+	now := time.Now()
+	return now.Add(-max(0, now.Round(0).Sub(stamped)))
 }

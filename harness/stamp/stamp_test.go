@@ -1,11 +1,9 @@
 package stamp_test
 
 import (
-	"encoding/binary"
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -45,24 +43,15 @@ func TestOf(t *testing.T) {
 }
 
 // The wall clock may be set between the sending of an echo, the kernel's stamp and the reading of it.
-func TestOfIsNotMovedWhenTheClockIsSet(t *testing.T) {
-	for what, stamped := range map[string]time.Time{
-		"now":             time.Now(),
-		"an hour forward": time.Now().Add(time.Hour),
-	} {
-		control := make([]byte, unix.CmsgSpace(16))
-		header := (*unix.Cmsghdr)(unsafe.Pointer(&control[0]))
-		header.Level, header.Type = unix.SOL_SOCKET, unix.SCM_TIMESTAMPNS
-		header.SetLen(unix.CmsgLen(16))
-		data := control[unix.CmsgLen(0):]
-		binary.NativeEndian.PutUint64(data, uint64(stamped.Unix()))
-		binary.NativeEndian.PutUint64(data[8:], uint64(stamped.Nanosecond()))
-		at := stamp.Of(control)
+func TestSteadyIsNotMovedWhenTheClockIsSet(t *testing.T) {
+	for what, ago := range map[string]time.Duration{"a minute": time.Minute, "none": 0, "set back": -time.Hour} {
+		now := time.Now()
+		at := stamp.Steady(now.Add(-ago).Round(0))
 		if !strings.Contains(at.String(), " m=") { // see Time.String
-			t.Errorf("%s: without a monotonic reading: %s", what, at)
+			t.Errorf("%s: no monotonic reading: %s", what, at)
 		}
-		if at.After(time.Now()) {
-			t.Errorf("%s: seen in the future: %s", what, at)
+		if off := at.Sub(now.Add(-max(0, ago))); off < -time.Millisecond || off > time.Second { // see TestOf
+			t.Errorf("%s: %s after the right time", what, off)
 		}
 	}
 }
