@@ -170,6 +170,10 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 
 			It("cuts off at once a pod that node04 never talked to", func(ctx SpecContext) {
 				Expect(c.Expect(ctx, harness.Each([]*pod.Pod{unmet}, []*pod.Pod{unmet04}, false)...)).To(Succeed())
+				// Until the kernel has given up, it asks once a second and three times in all. An agent that is back
+				// after the third would not be asked.
+				Eventually(ctx, func() []string { return neighbours.States(unmet.Addr(), lost) }).
+					WithTimeout(5 * time.Second).Should(ContainElement("FAILED"))
 			})
 
 			It("heals within 5 s when etcd and the agent are back", func(ctx SpecContext) {
