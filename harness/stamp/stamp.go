@@ -33,8 +33,8 @@ func Of(control []byte) time.Time {
 }
 
 // Steady gives the time of a packet that has just been read a monotonic reading, by which it compares with
-// the program's own times (package time). The kernel stamps by the wall clock, which may be set while an echo
-// is on its way. Go reads its two clocks one after the other, so packets of two sockets compare by Of.
+// the program's own times (package time). The kernel stamps by the wall clock, which may be set while an
+// echo is on its way. Go reads its two clocks one after the other, so packets of two sockets compare by Of.
 func Steady(stamped time.Time) time.Time {
 	now := time.Now()
 	return now.Add(-max(0, now.Round(0).Sub(stamped)))
