@@ -25,14 +25,14 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/door"
+	"github.com/nemesh/nemesh/harness/enter"
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/fault"
-	"github.com/nemesh/nemesh/harness/feature"
+	"github.com/nemesh/nemesh/harness/preflight"
 	"github.com/nemesh/nemesh/harness/invariant"
 	"github.com/nemesh/nemesh/harness/node"
-	"github.com/nemesh/nemesh/harness/packet"
+	"github.com/nemesh/nemesh/harness/follow"
 	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/harness/sandbox"
@@ -58,7 +58,7 @@ type Cluster struct {
 	mesh   *probe.Mesh
 	heals  fault.HealStack
 	watch  recorder
-	door   *door.Door
+	door   *enter.Door
 	born   time.Time
 	links  []string // of the sandbox, before there was a cluster
 
@@ -75,7 +75,7 @@ type Cluster struct {
 	waived map[string]string  // why an invariant may be broken, by its id
 	// unreached are the pairs that failed the last expectation, and knownLeases what etcd told last.
 	unreached   []probe.Pair
-	knownLeases []packet.Lease
+	knownLeases []follow.Lease
 }
 
 // Node is one machine of a cluster with its agent.
@@ -100,7 +100,7 @@ func New(ctx context.Context, opts Options, rec *record.Writer) (*Cluster, error
 			"a cluster is built inside the sandbox only: call sandbox.Enter first in main or TestMain",
 		)
 	}
-	if err := feature.Check(); err != nil {
+	if err := preflight.Check(); err != nil {
 		return nil, err
 	}
 	links, err := invariant.SandboxLinks()

@@ -6,20 +6,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nemesh/nemesh/harness/door"
+	"github.com/nemesh/nemesh/harness/enter"
 	"github.com/nemesh/nemesh/harness/node"
 )
 
 // openDoor lets people onto the machines, by `nemesh enter`.
 func (c *Cluster) openDoor() error {
-	d, err := door.Open(filepath.Join(c.dir, door.File), c.described, c.anyMachine)
+	d, err := enter.Open(filepath.Join(c.dir, enter.File), c.described, c.anyMachine)
 	c.door = d
 	return err
 }
 
 // described is what the door says of the world.
-func (c *Cluster) described() door.World {
-	return door.World{ID: c.ID(), Scenario: c.record.Scenario(), Nodes: c.Machines()}
+func (c *Cluster) described() enter.World {
+	return enter.World{ID: c.ID(), Scenario: c.record.Scenario(), Nodes: c.Machines()}
 }
 
 // Machines lists the names of all machines that can be entered: the nodes, then etcd's.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/nemesh/nemesh/harness/node"
-	"github.com/nemesh/nemesh/harness/packet"
+	"github.com/nemesh/nemesh/harness/follow"
 	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/reports/record"
@@ -29,49 +29,49 @@ const (
 
 // Follow sends one marked echo from a pod or a node to another and follows it hop by hop. What it found
 // out is recorded. That the echo was lost is no error.
-func (c *Cluster) Follow(ctx context.Context, from, to string) (packet.Trace, error) {
+func (c *Cluster) Follow(ctx context.Context, from, to string) (follow.Trace, error) {
 	ctx, cancel := context.WithTimeout(ctx, followWithin)
 	defer cancel()
-	path := packet.Path{Switch: c.fabric.NetNS(), Leases: c.leasesForPackets(ctx)}
+	path := follow.Path{Switch: c.fabric.NetNS(), Leases: c.leasesForPackets(ctx)}
 	var err error
 	if path.From, err = c.end(from); err != nil {
-		return packet.Trace{}, err
+		return follow.Trace{}, err
 	}
 	if path.To, err = c.end(to); err != nil {
-		return packet.Trace{}, err
+		return follow.Trace{}, err
 	}
 	for _, n := range c.nodes {
-		path.Nodes = append(path.Nodes, packet.Node{
+		path.Nodes = append(path.Nodes, follow.Node{
 			Name: n.Name(), Addr: n.Addr(), Bridge: node.Bridge, Device: c.device(n), Uplink: node.Uplink,
 			Port: n.Name(), NS: n.NetNS(),
 		})
 	}
-	trace, err := packet.Follow(ctx, path)
+	trace, err := follow.Follow(ctx, path)
 	if err != nil {
-		return packet.Trace{}, err
+		return follow.Trace{}, err
 	}
 	c.record.Write(record.Event{Kind: record.KindTrace, Trace: traceEvent(trace)})
 	return trace, nil
 }
 
 // end finds a pod or a node by name.
-func (c *Cluster) end(name string) (packet.End, error) {
+func (c *Cluster) end(name string) (follow.End, error) {
 	for _, p := range c.Pods() {
 		if p.Name == name {
-			return packet.End{
+			return follow.End{
 				Name: name, Addr: p.Addr(), Node: p.Machine.Name(), Device: pod.IfName, NS: p.NetNS,
 			}, nil
 		}
 	}
 	n, err := c.Node(name)
 	if err != nil {
-		return packet.End{}, fmt.Errorf("follow a packet: %q is no pod, and %w", name, err)
+		return follow.End{}, fmt.Errorf("follow a packet: %q is no pod, and %w", name, err)
 	}
-	return packet.End{Name: name, Addr: n.Addr(), Node: name}, nil
+	return follow.End{Name: name, Addr: n.Addr(), Node: name}, nil
 }
 
 // traceEvent is what the record keeps of a trace.
-func traceEvent(t packet.Trace) *record.Trace {
+func traceEvent(t follow.Trace) *record.Trace {
 	e := &record.Trace{From: t.From, To: t.To, Sentence: t.Sentence, Cause: string(t.Cause)}
 	for _, h := range t.Hops {
 		hop := record.Hop{Node: h.Node, Device: h.Device, Direction: h.Direction, Seen: h.Seen}
@@ -84,10 +84,10 @@ func traceEvent(t packet.Trace) *record.Trace {
 }
 
 // leasesForPackets returns the leases that etcd has; when it does not answer, those that it had last.
-func (c *Cluster) leasesForPackets(ctx context.Context) []packet.Lease {
+func (c *Cluster) leasesForPackets(ctx context.Context) []follow.Lease {
 	ctx, cancel := context.WithTimeout(ctx, leasesWithin)
 	defer cancel()
-	var fresh []packet.Lease
+	var fresh []follow.Lease
 	if c.store.Running() {
 		if all, err := c.Leases(ctx); err == nil {
 			fresh = packetLeases(all)
@@ -102,8 +102,8 @@ func (c *Cluster) leasesForPackets(ctx context.Context) []packet.Lease {
 }
 
 // packetLeases reads keys and values; what a scenario has put there and is no lease is left out.
-func packetLeases(all []Lease) []packet.Lease {
-	leases := []packet.Lease{}
+func packetLeases(all []Lease) []follow.Lease {
+	leases := []follow.Lease{}
 	for _, l := range all {
 		key, _, _ := strings.Cut(l.Key, "&") // the IPv6 subnet of a dual-stack lease follows
 		i := strings.LastIndexByte(key, '-')
@@ -116,7 +116,7 @@ func packetLeases(all []Lease) []packet.Lease {
 		}
 		var value struct{ BackendData struct{ VtepMAC string } }
 		_ = json.Unmarshal([]byte(l.Value), &value) // another backend has no MAC
-		leases = append(leases, packet.Lease{Subnet: subnet, PublicIP: l.PublicIP,
+		leases = append(leases, follow.Lease{Subnet: subnet, PublicIP: l.PublicIP,
 			VtepMAC: strings.ToLower(value.BackendData.VtepMAC)})
 	}
 	return leases
@@ -126,7 +126,7 @@ func packetLeases(all []Lease) []packet.Lease {
 // expectation that failed last, or else those that do not answer now. It takes seconds, so it is for a
 // scenario that has failed and not for each try of one that may yet succeed. The packets are left in dir as
 // trace-<scenario>-<n>.pcapng; "" for nowhere.
-func (c *Cluster) FollowWrong(ctx context.Context, dir, scenario string) ([]packet.Trace, error) {
+func (c *Cluster) FollowWrong(ctx context.Context, dir, scenario string) ([]follow.Trace, error) {
 	c.mu.Lock()
 	wrong := c.unreached
 	c.mu.Unlock()
@@ -137,7 +137,7 @@ func (c *Cluster) FollowWrong(ctx context.Context, dir, scenario string) ([]pack
 		}
 		wrong = unreached(reach)
 	}
-	var traces []packet.Trace
+	var traces []follow.Trace
 	var errs []error
 	for _, pair := range wrong[:min(len(wrong), maxFollowed)] {
 		trace, err := c.Follow(ctx, pair.From, pair.To)
@@ -165,7 +165,7 @@ func unreached(reach []record.Reach) []probe.Pair {
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 
 // writePackets leaves the packets of a trace in a folder, under a name that is not taken.
-func writePackets(t packet.Trace, dir, scenario string) error {
+func writePackets(t follow.Trace, dir, scenario string) error {
 	if dir == "" {
 		return nil
 	}

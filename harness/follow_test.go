@@ -11,7 +11,7 @@ import (
 
 	"github.com/nemesh/nemesh/harness"
 	"github.com/nemesh/nemesh/harness/fault"
-	"github.com/nemesh/nemesh/harness/packet"
+	"github.com/nemesh/nemesh/harness/follow"
 	"github.com/nemesh/nemesh/reports/record"
 )
 
@@ -33,7 +33,7 @@ func TestFailedExpectationIsFollowed(t *testing.T) {
 		t.Errorf("nothing is wrong: %v, %v", traces, err)
 	}
 	trace, err := c.Follow(ctx, "node01", "node02-pod1")
-	if err != nil || trace.Cause != packet.Delivered {
+	if err != nil || trace.Cause != follow.Delivered {
 		t.Errorf("%s, %v", trace.Sentence, err)
 	}
 
@@ -69,7 +69,7 @@ func TestFailedExpectationIsFollowed(t *testing.T) {
 }
 
 // checkRecorded looks for the traces at the end of those in the record.
-func checkRecorded(t *testing.T, path string, traces []packet.Trace) {
+func checkRecorded(t *testing.T, path string, traces []follow.Trace) {
 	t.Helper()
 	events, err := record.ReadFile(path)
 	if err != nil {

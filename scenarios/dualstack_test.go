@@ -24,7 +24,7 @@ import (
 	"github.com/nemesh/nemesh/harness"
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/fault"
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/suite"
@@ -274,7 +274,7 @@ func ofEach[T any](all []T, do func(T) error) error {
 // overlay6 lists the routes to peers over the IPv6 device.
 func overlay6(m *node.Machine, link netlink.Link) []netlink.Route {
 	GinkgoHelper()
-	all, err := netspace.Complete(func() ([]netlink.Route, error) {
+	all, err := ns.Complete(func() ([]netlink.Route, error) {
 		return m.Netlink().RouteList(link, netlink.FAMILY_V6)
 	})
 	Expect(err).NotTo(HaveOccurred())
@@ -284,7 +284,7 @@ func overlay6(m *node.Machine, link netlink.Link) []netlink.Route {
 // neighbours6 lists the entries of a table of the IPv6 device that are not the kernel's own.
 func neighbours6(m *node.Machine, link netlink.Link, family int) []netlink.Neigh {
 	GinkgoHelper()
-	all, err := netspace.Complete(func() ([]netlink.Neigh, error) {
+	all, err := ns.Complete(func() ([]netlink.Neigh, error) {
 		return m.Netlink().NeighList(link.Attrs().Index, family)
 	})
 	Expect(err).NotTo(HaveOccurred())

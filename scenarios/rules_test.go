@@ -15,7 +15,7 @@ import (
 
 	"github.com/nemesh/nemesh/harness"
 	"github.com/nemesh/nemesh/harness/fault"
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/harness/suite"
@@ -24,7 +24,7 @@ import (
 // seenBy connects from one pod to a port of another and returns the address that the other saw.
 func seenBy(ctx context.Context, server, client *pod.Pod) (netip.Addr, error) {
 	var listener net.Listener
-	err := netspace.Do(server.NetNS, func() (err error) {
+	err := ns.Do(server.NetNS, func() (err error) {
 		listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", netip.AddrPortFrom(server.Addr(), 0).String())
 		return err
 	})
@@ -33,7 +33,7 @@ func seenBy(ctx context.Context, server, client *pod.Pod) (netip.Addr, error) {
 	}
 	defer listener.Close()
 	var conn net.Conn
-	err = netspace.Do(client.NetNS, func() (err error) {
+	err = ns.Do(client.NetNS, func() (err error) {
 		conn, err = (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "tcp", listener.Addr().String())
 		return err
 	})

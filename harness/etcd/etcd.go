@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/nemesh/nemesh/harness/node"
-	"github.com/nemesh/nemesh/harness/reexec"
+	"github.com/nemesh/nemesh/harness/sandbox"
 )
 
 const (
@@ -133,7 +133,7 @@ func (m *Member) command() (node.Command, error) {
 	if err != nil {
 		return node.Command{}, fmt.Errorf("configure etcd: %w", err)
 	}
-	self := reexec.Command(part, string(config))
+	self := sandbox.PartCommand(part, string(config))
 	// One processor is enough for a few agents, and saves half of what the scheduler spends on waking threads.
 	env := append(os.Environ(), "GOMAXPROCS=1")
 	return node.Command{Name: "etcd", Path: self.Path, Argv0: part, Args: self.Args[1:], Env: env}, nil

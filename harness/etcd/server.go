@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 
-	"github.com/nemesh/nemesh/harness/reexec"
+	"github.com/nemesh/nemesh/harness/sandbox"
 )
 
 const part = "nemesh-etcd"
@@ -22,7 +22,7 @@ const part = "nemesh-etcd"
 // start.
 const walSegment = 1 << 20
 
-func init() { reexec.Register(part, serverMain) }
+func init() { sandbox.RegisterPart(part, serverMain) }
 
 // serverConfig is what the harness tells the process that it starts as a member.
 type serverConfig struct {

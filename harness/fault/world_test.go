@@ -18,7 +18,6 @@ import (
 	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/pod"
-	"github.com/nemesh/nemesh/harness/reexec"
 	"github.com/nemesh/nemesh/harness/sandbox"
 	"github.com/nemesh/nemesh/harness/underlay"
 )
@@ -27,7 +26,7 @@ import (
 const idler = "nemesh-fault-test-agent"
 
 func init() {
-	reexec.Register(idler, func() int {
+	sandbox.RegisterPart(idler, func() int {
 		signals := make(chan os.Signal, 1)
 		signal.Notify(signals, syscall.SIGTERM)
 		fmt.Println("ready") // only now is SIGTERM survived with exit code 0
@@ -136,7 +135,7 @@ func (w *world) StartAgentAs(
 	if err != nil {
 		return err
 	}
-	self := reexec.Command(idler)
+	self := sandbox.PartCommand(idler)
 	p, err := m.Start(ctx, change(node.Command{Name: "agent", Path: self.Path, Argv0: idler}))
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/node"
 )
 
@@ -47,7 +47,7 @@ func Overlay(m *node.Machine, device string, network netip.Prefix) ([]string, er
 // readLinks reads links, and what depends on them: addresses, routes, neighbours, forwarding entries.
 func (n *Node) readLinks(m *node.Machine) error {
 	nl := m.Netlink()
-	links, err := netspace.Complete(nl.LinkList)
+	links, err := ns.Complete(nl.LinkList)
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
 	}
@@ -74,13 +74,13 @@ func (n *Node) readLinks(m *node.Machine) error {
 			n.Veths = append(n.Veths, Veth{Name: name, Index: l.Attrs().Index})
 		}
 	}
-	routes, err := netspace.Complete(func() ([]netlink.Route, error) {
+	routes, err := ns.Complete(func() ([]netlink.Route, error) {
 		filter := &netlink.Route{Table: unix.RT_TABLE_MAIN}
 		return nl.RouteListFiltered(netlink.FAMILY_V4, filter, netlink.RT_FILTER_TABLE)
 	})
 	errs = append(errs, err)
 	for _, r := range routes {
-		if dst, ok := netspace.Prefix(r.Dst); ok && dst.Bits() > 0 { // the default route is not of interest
+		if dst, ok := ns.Prefix(r.Dst); ok && dst.Bits() > 0 { // the default route is not of interest
 			via, _ := netip.AddrFromSlice(r.Gw)
 			n.Routes = append(n.Routes, Route{Dst: dst, Via: via.Unmap(), Link: names[r.LinkIndex],
 				Onlink: r.Flags&unix.RTNH_F_ONLINK != 0, Priority: r.Priority})
@@ -93,7 +93,7 @@ func (n *Node) readLinks(m *node.Machine) error {
 func (n *Node) readEntries(nl *netlink.Handle, l netlink.Link) error {
 	index := l.Attrs().Index
 	list := func(family int) ([]netlink.Neigh, error) {
-		return netspace.Complete(func() ([]netlink.Neigh, error) { return nl.NeighList(index, family) })
+		return ns.Complete(func() ([]netlink.Neigh, error) { return nl.NeighList(index, family) })
 	}
 	neighbours, err := list(netlink.FAMILY_V4)
 	if err != nil {
@@ -118,8 +118,8 @@ func (n *Node) readEntries(nl *netlink.Handle, l netlink.Link) error {
 }
 
 // CollectPod reads what is inside a pod's network namespace.
-func CollectPod(name string, ns netns.NsHandle, ifName string) (Pod, error) {
-	nl, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+func CollectPod(name string, handle netns.NsHandle, ifName string) (Pod, error) {
+	nl, err := netlink.NewHandleAt(handle, unix.NETLINK_ROUTE)
 	if err != nil {
 		return Pod{}, fmt.Errorf("look into pod %s: %w", name, err)
 	}
@@ -144,7 +144,7 @@ func addresses(nl *netlink.Handle, l netlink.Link) ([]netip.Prefix, error) {
 }
 
 func addressesOf(nl *netlink.Handle, l netlink.Link, family int) ([]netip.Prefix, error) {
-	list, err := netspace.Complete(func() ([]netlink.Addr, error) { return nl.AddrList(l, family) })
+	list, err := ns.Complete(func() ([]netlink.Addr, error) { return nl.AddrList(l, family) })
 	if err != nil {
 		return nil, fmt.Errorf("list addresses of %s: %w", l.Attrs().Name, err)
 	}

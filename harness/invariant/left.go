@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/node"
 )
 
@@ -129,7 +129,7 @@ func (t *Traces) mounts(mountinfo string) (left []string) {
 // processes finds those that run in one of the world's namespaces.
 func (t *Traces) processes() (left []string, err error) {
 	for _, kind := range []string{"net", "mnt"} {
-		files, err := netspace.Links("/proc", kind)
+		files, err := ns.Links("/proc", kind)
 		if err != nil {
 			return nil, err
 		}
@@ -161,7 +161,7 @@ func (t *Traces) open() (left []string, err error) {
 		return slices.Contains(t.held, fd)
 	})
 	for _, kind := range []string{"net", "mnt"} {
-		threads, err := netspace.Links("/proc/self/task", kind)
+		threads, err := ns.Links("/proc/self/task", kind)
 		if err != nil {
 			return nil, err
 		}

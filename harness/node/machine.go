@@ -23,7 +23,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/underlay"
 )
 
@@ -145,7 +145,7 @@ func (m *Machine) Do(fn func() error) error {
 	if !on {
 		return fmt.Errorf("%s is switched off", m.opts.Name)
 	}
-	return netspace.OnThread(func() error {
+	return ns.OnThread(func() error {
 		// A thread can enter a mount namespace only when it shares its root and working directory with no
 		// other (setns(2), CLONE_NEWNS).
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {

@@ -9,12 +9,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 )
 
 // unshare makes the machine's network and mount namespaces and returns descriptors of them.
 func (m *Machine) unshare() (netFD, mntFD int, err error) {
-	err = netspace.OnThread(func() (err error) {
+	err = ns.OnThread(func() (err error) {
 		if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("make namespaces: %w", err)
 		}

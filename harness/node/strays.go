@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 )
 
 // straysWithin bounds how long a killed stray may take to be gone.
@@ -50,7 +50,7 @@ func strays(netFD int) ([]int, error) {
 	if err := unix.Fstat(netFD, &want); err != nil {
 		return nil, fmt.Errorf("look for processes left behind: %w", err)
 	}
-	entries, err := netspace.Links("/proc", "net")
+	entries, err := ns.Links("/proc", "net")
 	if err != nil {
 		return nil, fmt.Errorf("look for processes left behind: %w", err)
 	}

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 )
 
 // ARP is one ARP packet (RFC 826) seen on a link.
@@ -41,9 +41,9 @@ type ARPWatch struct {
 const maxSeen = 100_000
 
 // WatchARP opens a packet socket for ARP on a link of a network namespace.
-func WatchARP(ns netns.NsHandle, link string) (*ARPWatch, error) {
+func WatchARP(handle netns.NsHandle, link string) (*ARPWatch, error) {
 	w := &ARPWatch{}
-	err := netspace.Do(ns, func() error {
+	err := ns.Do(handle, func() error {
 		iface, err := net.InterfaceByName(link)
 		if err != nil {
 			return err

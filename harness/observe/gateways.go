@@ -8,17 +8,17 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 )
 
 // Gateways lists the next hops of the IPv4 routes of a network namespace's main table.
-func Gateways(ns netns.NsHandle) ([]netip.Addr, error) {
-	nl, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+func Gateways(handle netns.NsHandle) ([]netip.Addr, error) {
+	nl, err := netlink.NewHandleAt(handle, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("list gateways: %w", err)
 	}
 	defer nl.Close()
-	routes, err := netspace.Complete(func() ([]netlink.Route, error) {
+	routes, err := ns.Complete(func() ([]netlink.Route, error) {
 		return nl.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN},
 			netlink.RT_FILTER_TABLE)
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 )
 
 // States of a neighbour entry by the names that `ip neigh` prints (linux/neighbour.h).
@@ -58,8 +58,8 @@ const Gone = "GONE"
 
 // WatchNeighbours follows the neighbour entries of a device in a network namespace. What is there at start
 // is the first state of each.
-func WatchNeighbours(ns netns.NsHandle, device string) (*NeighbourWatch, error) {
-	nl, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+func WatchNeighbours(handle netns.NsHandle, device string) (*NeighbourWatch, error) {
+	nl, err := netlink.NewHandleAt(handle, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("watch neighbours of %s: %w", device, err)
 	}
@@ -71,7 +71,7 @@ func WatchNeighbours(ns netns.NsHandle, device string) (*NeighbourWatch, error) 
 	w := &NeighbourWatch{stop: make(chan struct{}), history: map[netip.Addr][]Transition{}}
 	updates := make(chan netlink.NeighUpdate, 1024)
 	err = netlink.NeighSubscribeWithOptions(updates, w.stop, netlink.NeighSubscribeOptions{
-		Namespace: &ns, ListExisting: true,
+		Namespace: &handle, ListExisting: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch neighbours of %s: %w", device, err)
@@ -139,17 +139,17 @@ type Neighbour struct {
 func (n Neighbour) String() string { return n.IP.String() + " " + n.MAC + " " + n.State }
 
 // Neighbours lists the neighbour entries of a device.
-func Neighbours(ns netns.NsHandle, device string) ([]Neighbour, error) {
-	return list(ns, device, netlink.FAMILY_V4)
+func Neighbours(handle netns.NsHandle, device string) ([]Neighbour, error) {
+	return list(handle, device, netlink.FAMILY_V4)
 }
 
 // FDB lists the forwarding entries of a device.
-func FDB(ns netns.NsHandle, device string) ([]Neighbour, error) {
-	return list(ns, device, unix.AF_BRIDGE)
+func FDB(handle netns.NsHandle, device string) ([]Neighbour, error) {
+	return list(handle, device, unix.AF_BRIDGE)
 }
 
-func list(ns netns.NsHandle, device string, family int) ([]Neighbour, error) {
-	nl, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+func list(handle netns.NsHandle, device string, family int) ([]Neighbour, error) {
+	nl, err := netlink.NewHandleAt(handle, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("list entries of %s: %w", device, err)
 	}
@@ -158,7 +158,7 @@ func list(ns netns.NsHandle, device string, family int) ([]Neighbour, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list entries of %s: %w", device, err)
 	}
-	all, err := netspace.Complete(
+	all, err := ns.Complete(
 		func() ([]netlink.Neigh, error) { return nl.NeighList(link.Attrs().Index, family) },
 	)
 	if err != nil {

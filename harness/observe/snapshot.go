@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 )
 
 // Snapshot is what a network namespace holds at one moment, as lines that read like those of ip and bridge.
@@ -22,13 +22,13 @@ type Snapshot struct {
 }
 
 // Take reads a snapshot.
-func Take(ns netns.NsHandle) (Snapshot, error) {
-	nl, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+func Take(handle netns.NsHandle) (Snapshot, error) {
+	nl, err := netlink.NewHandleAt(handle, unix.NETLINK_ROUTE)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("take a snapshot: %w", err)
 	}
 	defer nl.Close()
-	links, err := netspace.Complete(nl.LinkList)
+	links, err := ns.Complete(nl.LinkList)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("take a snapshot of the links: %w", err)
 	}
@@ -40,14 +40,14 @@ func Take(ns netns.NsHandle) (Snapshot, error) {
 		s.Links = append(s.Links, linkText(l))
 	}
 	for _, l := range links {
-		addrs, err := netspace.Complete(
+		addrs, err := ns.Complete(
 			func() ([]netlink.Addr, error) { return nl.AddrList(l, netlink.FAMILY_V4) },
 		)
 		errs = append(errs, err)
 		for _, a := range addrs {
 			s.Addresses = append(s.Addresses, fmt.Sprintf("%s dev %s", a.IPNet, l.Attrs().Name))
 		}
-		neighbours, err := netspace.Complete(func() ([]netlink.Neigh, error) {
+		neighbours, err := ns.Complete(func() ([]netlink.Neigh, error) {
 			return nl.NeighList(l.Attrs().Index, netlink.FAMILY_V4)
 		})
 		errs = append(errs, err)
@@ -58,7 +58,7 @@ func Take(ns netns.NsHandle) (Snapshot, error) {
 		if l.Type() != "vxlan" {
 			continue
 		}
-		fdb, err := netspace.Complete(
+		fdb, err := ns.Complete(
 			func() ([]netlink.Neigh, error) { return nl.NeighList(l.Attrs().Index, unix.AF_BRIDGE) },
 		)
 		errs = append(errs, err)
@@ -67,7 +67,7 @@ func Take(ns netns.NsHandle) (Snapshot, error) {
 				strings.ToLower(StateName(n.State))))
 		}
 	}
-	routes, err := netspace.Complete(func() ([]netlink.Route, error) {
+	routes, err := ns.Complete(func() ([]netlink.Route, error) {
 		return nl.RouteListFiltered(
 			netlink.FAMILY_V4,
 			&netlink.Route{Table: unix.RT_TABLE_MAIN},
@@ -78,7 +78,7 @@ func Take(ns netns.NsHandle) (Snapshot, error) {
 	for _, r := range routes {
 		s.Routes = append(s.Routes, routeText(r, names))
 	}
-	handles, err := RuleHandles(ns)
+	handles, err := RuleHandles(handle)
 	errs = append(errs, err)
 	chains := map[string]int{}
 	for _, h := range handles {

@@ -6,19 +6,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/vishvananda/netlink"
 )
 
 // A receiver that is held up for longer than an answer may take has missed none: the kernel has kept and
 // stamped them.
 func TestLateReaderLosesNothing(t *testing.T) {
-	ns, err := netspace.New()
+	handle, err := ns.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ns.Close()
-	err = netspace.Do(ns, func() error {
+	defer handle.Close()
+	err = ns.Do(handle, func() error {
 		lo, err := netlink.LinkByName("lo")
 		if err != nil {
 			return err
@@ -31,7 +31,7 @@ func TestLateReaderLosesNothing(t *testing.T) {
 	m := NewMesh(Options{Timeout: 50 * time.Millisecond})
 	defer m.Close()
 	for name, addr := range map[string]string{"a": "127.0.0.1", "b": "127.0.0.2"} {
-		if err := m.Add(Endpoint{Name: name, NS: ns, Addr: netip.MustParseAddr(addr)}); err != nil {
+		if err := m.Add(Endpoint{Name: name, NS: handle, Addr: netip.MustParseAddr(addr)}); err != nil {
 			t.Fatal(err)
 		}
 	}

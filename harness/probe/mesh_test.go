@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/harness/sandbox"
 	"github.com/nemesh/nemesh/harness/underlay"
@@ -38,12 +38,12 @@ func world(tb testing.TB, n int, opts probe.Options) (*underlay.Switch, *probe.M
 		}
 	})
 	for i := 1; i <= n; i++ {
-		name, ns := fmt.Sprintf("h%d", i), namespace(tb)
+		name, handle := fmt.Sprintf("h%d", i), namespace(tb)
 		addr := netip.AddrFrom4([4]byte{10, 9, 0, byte(i)})
-		if err := sw.Plug(name, ns, "eth0", netip.PrefixFrom(addr, 24)); err != nil {
+		if err := sw.Plug(name, handle, "eth0", netip.PrefixFrom(addr, 24)); err != nil {
 			tb.Fatal(err)
 		}
-		if err := mesh.Add(probe.Endpoint{Name: name, NS: ns, Addr: addr}); err != nil {
+		if err := mesh.Add(probe.Endpoint{Name: name, NS: handle, Addr: addr}); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -52,19 +52,19 @@ func world(tb testing.TB, n int, opts probe.Options) (*underlay.Switch, *probe.M
 
 func namespace(tb testing.TB) netns.NsHandle {
 	tb.Helper()
-	ns, err := netspace.New()
+	handle, err := ns.New()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = ns.Close() })
-	must(tb, netspace.Do(ns, func() error {
+	tb.Cleanup(func() { _ = handle.Close() })
+	must(tb, ns.Do(handle, func() error {
 		lo, err := netlink.LinkByName("lo")
 		if err != nil {
 			return err
 		}
 		return netlink.LinkSetUp(lo)
 	}))
-	return ns
+	return handle
 }
 
 func must(tb testing.TB, err error) {

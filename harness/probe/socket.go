@@ -16,8 +16,7 @@ import (
 	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/netspace"
-	"github.com/nemesh/nemesh/harness/stamp"
+	"github.com/nemesh/nemesh/harness/ns"
 )
 
 // payload of an echo: the mesh's nonce, the pair, the number. The ICMP header's own id and sequence are too
@@ -54,7 +53,7 @@ func open(e Endpoint) (*endpoint, error) {
 		network = "ip6:ipv6-icmp"
 	}
 	end := &endpoint{name: e.Name, addr: e.Addr, buffer: make([]byte, 1<<16), control: make([]byte, 128)}
-	err := netspace.Do(e.NS, func() error {
+	err := ns.Do(e.NS, func() error {
 		conn, err := net.ListenIP(network, nil)
 		if err != nil {
 			return err
@@ -78,7 +77,7 @@ func configure(conn *net.IPConn, raw syscall.RawConn, v6 bool) error {
 	}
 	var set error
 	err := raw.Control(func(fd uintptr) {
-		set = stamp.On(int(fd))
+		set = StampReceived(int(fd))
 		// The forced size needs more than this user may have; what is granted otherwise is enough for thousands
 		// of echoes.
 		if unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20) != nil {
@@ -152,7 +151,7 @@ func (e *endpoint) drain(fd int, m *Mesh) {
 		n, cn, _, from, err := unix.Recvmsg(fd, e.buffer, e.control, unix.MSG_DONTWAIT)
 		switch {
 		case err == nil:
-			e.take(m, e.buffer[:n], from, stamp.Steady(stamp.Of(e.control[:cn])))
+			e.take(m, e.buffer[:n], from, Monotonic(ReceivedAt(e.control[:cn])))
 		case errors.Is(err, unix.EAGAIN):
 			return
 		} // any other is one of the socket's errors, which reading has cleared

@@ -28,7 +28,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/reexec"
 )
 
 const (
@@ -49,7 +48,7 @@ const (
 	relayFD    = 4
 )
 
-func init() { reexec.Register(initPart, initMain) }
+func init() { RegisterPart(initPart, initMain) }
 
 // Inside reports whether this process already runs in a sandbox.
 func Inside() bool {
@@ -62,7 +61,7 @@ func Inside() bool {
 // ExitNotBuilt after a message on stderr when no sandbox could be built. It also runs the parts registered
 // with reexec, so a main or TestMain needs no other preparation.
 func Enter() {
-	reexec.Dispatch()
+	DispatchPart()
 	if Inside() {
 		return
 	}
@@ -90,7 +89,7 @@ func outer(args []string) (int, error) {
 		return 0, err
 	}
 
-	cmd := reexec.Command(initPart, args...)
+	cmd := PartCommand(initPart, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{lifeRead, relayInner}
 	// A process group of its own: an interrupt typed at the terminal reaches the outer process alone and is

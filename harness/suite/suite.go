@@ -18,7 +18,7 @@ import (
 	"github.com/nemesh/nemesh/harness"
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/invariant"
-	"github.com/nemesh/nemesh/harness/packet"
+	"github.com/nemesh/nemesh/harness/follow"
 	"github.com/nemesh/nemesh/reports/record"
 )
 
@@ -213,7 +213,7 @@ func (s *Suite) explain(ctx context.Context) {
 func (s *Suite) follow(ctx context.Context, c *harness.Cluster) error {
 	traces, err := c.FollowWrong(ctx, s.dir, ginkgo.CurrentSpecReport().FullText())
 	for _, t := range traces {
-		if t.Cause == packet.Delivered {
+		if t.Cause == follow.Delivered {
 			continue
 		}
 		sentence := fmt.Sprintf("%s → %s: %s", t.From, t.To, t.Sentence)

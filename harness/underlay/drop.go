@@ -163,7 +163,7 @@ func cutHolder(a, b string) string {
 }
 
 func (s *Switch) nftables() (*nftables.Conn, error) {
-	conn, err := nftables.New(nftables.WithNetNSFd(int(s.ns)))
+	conn, err := nftables.New(nftables.WithNetNSFd(int(s.handle)))
 	if err != nil {
 		return nil, fmt.Errorf("open nftables at the switch: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/nemesh/nemesh/harness/feature"
+	"github.com/nemesh/nemesh/harness/preflight"
 )
 
 // Impairment is what a bad cable does to the frames of one port, in both directions. Shares go from 0 to 1.
@@ -38,7 +38,7 @@ const (
 // the best equivalent for each part.
 func Mechanism(i Impairment) string {
 	var all []string
-	for _, p := range i.parts(feature.Has("netem")) {
+	for _, p := range i.parts(preflight.Has("netem")) {
 		all = append(all, p.how)
 	}
 	return strings.Join(slices.Compact(all), " and ")
@@ -157,7 +157,7 @@ func (s *Switch) apply(port string) error {
 	c := s.conditionOf(port)
 	var drops []Drop
 	var queue, shape []Impairment
-	netem := feature.Has("netem")
+	netem := preflight.Has("netem")
 	for _, holder := range slices.Sorted(maps.Keys(c.impairs)) {
 		for _, p := range c.impairs[holder].parts(netem) {
 			switch p.how {

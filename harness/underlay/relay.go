@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 )
 
 // relay carries the frames between a port and the bridge in user space, where the kernel has no netem: the
@@ -177,7 +177,7 @@ func (s *Switch) unlink(name string) error {
 
 // tap opens a packet socket that sees every frame that comes in by a link, and none that goes out.
 func (s *Switch) tap(link netlink.Link) (file *os.File, err error) {
-	err = netspace.Do(s.ns, func() error {
+	err = ns.Do(s.handle, func() error {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
 			return err

@@ -14,14 +14,14 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 )
 
 const bridgeName = "switch"
 
 // Switch joins the uplinks of a world's machines. Its methods may be called from several goroutines.
 type Switch struct {
-	ns      netns.NsHandle
+	handle      netns.NsHandle
 	nl      *netlink.Handle
 	bridge  netlink.Link
 	gateway netip.Prefix
@@ -43,11 +43,11 @@ type plugged struct {
 
 // NewSwitch makes a switch whose own address, the gateway of every machine, is gateway.
 func NewSwitch(gateway netip.Prefix) (*Switch, error) {
-	ns, err := netspace.New()
+	handle, err := ns.New()
 	if err != nil {
 		return nil, err
 	}
-	s := &Switch{ns: ns, gateway: gateway, ports: map[string]*plugged{}, conditions: map[string]*condition{}}
+	s := &Switch{handle: handle, gateway: gateway, ports: map[string]*plugged{}, conditions: map[string]*condition{}}
 	if err := s.build(); err != nil {
 		return nil, errors.Join(fmt.Errorf("build the switch: %w", err), s.Close())
 	}
@@ -55,7 +55,7 @@ func NewSwitch(gateway netip.Prefix) (*Switch, error) {
 }
 
 func (s *Switch) build() error {
-	nl, err := netlink.NewHandleAt(s.ns)
+	nl, err := netlink.NewHandleAt(s.handle)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)
 	}
@@ -76,7 +76,7 @@ func (s *Switch) build() error {
 }
 
 // NetNS returns the switch's network namespace, in which the world outside can be played.
-func (s *Switch) NetNS() netns.NsHandle { return s.ns }
+func (s *Switch) NetNS() netns.NsHandle { return s.handle }
 
 // Gateway returns the switch's own address.
 func (s *Switch) Gateway() netip.Addr { return s.gateway.Addr() }
@@ -241,7 +241,7 @@ func (s *Switch) Close() error {
 	if s.nl != nil {
 		s.nl.Close()
 	}
-	return errors.Join(append(errs, s.ns.Close())...)
+	return errors.Join(append(errs, s.handle.Close())...)
 }
 
 func up(nl *netlink.Handle, name string) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/sandbox"
 )
 
@@ -34,7 +34,7 @@ func must(tb testing.TB, err error) {
 // pair is a switch with two hosts on it, a and b.
 type pair struct {
 	*Switch
-	ns map[string]netns.NsHandle
+	handle map[string]netns.NsHandle
 }
 
 func newPair(t *testing.T) *pair {
@@ -44,10 +44,10 @@ func newPair(t *testing.T) *pair {
 	t.Cleanup(func() { must(t, s.Close()) })
 	p := &pair{s, map[string]netns.NsHandle{}}
 	for port := range addrs {
-		ns, err := netspace.New()
+		handle, err := ns.New()
 		must(t, err)
-		t.Cleanup(func() { must(t, ns.Close()) })
-		p.ns[port] = ns
+		t.Cleanup(func() { must(t, handle.Close()) })
+		p.handle[port] = handle
 		p.plug(t, port)
 		must(t, p.waitUp(port))
 	}
@@ -58,14 +58,14 @@ var addrs = map[string]string{"a": "10.9.0.11", "b": "10.9.0.12"}
 
 func (p *pair) plug(t *testing.T, port string) {
 	t.Helper()
-	must(t, p.Plug(port, p.ns[port], "eth0", netip.MustParsePrefix(addrs[port]+"/24")))
+	must(t, p.Plug(port, p.handle[port], "eth0", netip.MustParsePrefix(addrs[port]+"/24")))
 }
 
 // udp opens a socket at a host.
 func (p *pair) udp(t *testing.T, host string) *net.UDPConn {
 	t.Helper()
 	var conn *net.UDPConn
-	must(t, netspace.Do(p.ns[host], func() (err error) {
+	must(t, ns.Do(p.handle[host], func() (err error) {
 		conn, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.ParseIP(addrs[host]), Port: 7})
 		return err
 	}))
@@ -121,7 +121,7 @@ func (p *pair) bulk(t *testing.T, size int) time.Duration {
 	t.Helper()
 	data := bytes.Repeat([]byte("0123456789abcde\n"), size/16)
 	var listener net.Listener
-	must(t, netspace.Do(p.ns["b"], func() (err error) {
+	must(t, ns.Do(p.handle["b"], func() (err error) {
 		listener, err = net.Listen("tcp4", addrs["b"]+":9")
 		return err
 	}))
@@ -151,7 +151,7 @@ func (p *pair) bulk(t *testing.T, size int) time.Duration {
 
 // dial connects from a.
 func (p *pair) dial(to string) (conn net.Conn, err error) {
-	err = netspace.Do(p.ns["a"], func() error {
+	err = ns.Do(p.handle["a"], func() error {
 		conn, err = net.DialTimeout("tcp4", to, 2*time.Second)
 		return err
 	})
@@ -293,7 +293,7 @@ func TestBlackHolesOfSizeAndOfEstablishedConnections(t *testing.T) {
 	}
 	must(t, p.Pass("long"))
 	var listener net.Listener
-	must(t, netspace.Do(p.ns["b"], func() (err error) {
+	must(t, ns.Do(p.handle["b"], func() (err error) {
 		listener, err = net.Listen("tcp4", addrs["b"]+":9")
 		return err
 	}))

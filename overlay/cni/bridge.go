@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nemesh/nemesh/overlay/defect"
-	"github.com/nemesh/nemesh/overlay/dumps"
+	"github.com/nemesh/nemesh/overlay/netlinksafe"
 )
 
 // healBridge takes gateway addresses of another subnet of the overlay off the bridge. They are left when the
@@ -33,7 +33,7 @@ func (c conf) healBridge(e subnetEnv, networks []netip.Prefix) error {
 	if err != nil {
 		return fmt.Errorf("find bridge %s: %w", name, err)
 	}
-	addrs, err := dumps.Complete(c.patience(), func() ([]netlink.Addr, error) {
+	addrs, err := netlinksafe.Complete(c.patience(), func() ([]netlink.Addr, error) {
 		return nl.AddrList(link, netlink.FAMILY_ALL)
 	})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/overlay/plan"
 )
 
@@ -52,7 +52,7 @@ func TestEntriesThatWereChangedInPartAreRepaired(t *testing.T) {
 // setPort has a forwarding entry lead to another port, which netlink's library cannot say.
 func (h host) setPort(f plan.FDB, port uint16) error {
 	index := uint32(h.link("flannel.1").Attrs().Index)
-	return netspace.Do(h.ns, func() error {
+	return ns.Do(h.handle, func() error {
 		request := nl.NewNetlinkRequest(unix.RTM_NEWNEIGH, unix.NLM_F_ACK|unix.NLM_F_REPLACE|unix.NLM_F_CREATE)
 		request.AddData(&netlink.Ndmsg{Family: unix.AF_BRIDGE, Index: index, State: netlink.NUD_PERMANENT,
 			Flags: netlink.NTF_SELF})

@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/overlay/lease"
 	"github.com/nemesh/nemesh/overlay/plan"
 )
@@ -19,7 +19,7 @@ import (
 // concerns returns what the events concern that an action causes in a namespace which is to hold a plan.
 func (h host) concerns(want plan.State, act func() error) concern {
 	h.tb.Helper()
-	socket, err := nl.SubscribeAt(h.ns, h.ns, unix.NETLINK_ROUTE, groups...)
+	socket, err := nl.SubscribeAt(h.handle, h.handle, unix.NETLINK_ROUTE, groups...)
 	must(h.tb, err)
 	defer socket.Close()
 	must(h.tb, act())
@@ -45,7 +45,7 @@ func (h host) concerns(want plan.State, act func() error) concern {
 // within a second (RFC 4862), whose events nobody caused.
 func (h host) withoutIPv6() {
 	h.tb.Helper()
-	must(h.tb, netspace.Do(h.ns, func() error {
+	must(h.tb, ns.Do(h.handle, func() error {
 		for _, links := range []string{"default", "all"} {
 			if err := writeSysctl("net/ipv6/conf/"+links+"/disable_ipv6", "1"); err != nil {
 				return err
@@ -110,7 +110,7 @@ func TestWhatAnEventConcerns(t *testing.T) {
 			return h.nl.RouteAdd(&netlink.Route{Dst: cidr("10.5.0.0/16"), Type: unix.RTN_BLACKHOLE})
 		}, concern{parts: partRoutes}},
 		"forwarding off": {func(h host, _ plan.State) error {
-			return netspace.Do(h.ns, func() error { return writeSysctl("net/ipv4/ip_forward", "0") })
+			return ns.Do(h.handle, func() error { return writeSysctl("net/ipv4/ip_forward", "0") })
 		}, concern{parts: partSysctls}},
 		"the device's MTU": {func(h host, _ plan.State) error {
 			return h.nl.LinkSetMTU(h.link("flannel.1"), 1300)

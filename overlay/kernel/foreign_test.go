@@ -9,7 +9,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 )
 
 // forwardChain makes a base chain at the forward hook, as iptables-nft or somebody else does.
@@ -107,7 +107,7 @@ func TestForeignChainThatDropsIsNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)
 			h.forwardChainOf(c.family, c.table, "FORWARD", nftables.ChainPolicyDrop, c.rules...)
-			err := netspace.Do(h.ns, func() error {
+			err := ns.Do(h.handle, func() error {
 				r, err := New(Options{Log: slog.New(slog.DiscardHandler)})
 				must(t, err)
 				r.Set(state(1))

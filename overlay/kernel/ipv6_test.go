@@ -8,7 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/overlay/lease"
 	"github.com/nemesh/nemesh/overlay/plan"
 )
@@ -57,7 +57,7 @@ func TestDualStack(t *testing.T) {
 	if !found {
 		t.Errorf("no route to the peer's IPv6 subnet in %v", routes)
 	}
-	must(t, netspace.Do(h.ns, func() error {
+	must(t, ns.Do(h.handle, func() error {
 		tables, err := h.nftables().ListTables()
 		if n := strings.Count(tableNames(tables), tableName); n != 2 {
 			t.Errorf("%d tables of the overlay", n)

@@ -22,7 +22,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/overlay/dumps"
+	"github.com/nemesh/nemesh/overlay/netlinksafe"
 	"github.com/nemesh/nemesh/overlay/plan"
 )
 
@@ -310,7 +310,7 @@ func (p *pass) do(kind, what string, err error) {
 const patience = 100 * time.Millisecond
 
 // dump reads a list from the kernel, whole.
-func dump[T any](read func() ([]T, error)) ([]T, error) { return dumps.Complete(patience, read) }
+func dump[T any](read func() ([]T, error)) ([]T, error) { return netlinksafe.Complete(patience, read) }
 
 // diff tells what to set and what to remove so that have becomes want. Two values with the same key are the
 // same object in the kernel: setting one replaces the other.

@@ -17,7 +17,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/sandbox"
 	"github.com/nemesh/nemesh/overlay/lease"
 	"github.com/nemesh/nemesh/overlay/plan"
@@ -31,21 +31,21 @@ func TestMain(m *testing.M) {
 // host is a network namespace with an uplink eth0 at 192.168.0.1.
 type host struct {
 	tb testing.TB
-	ns netns.NsHandle
+	handle netns.NsHandle
 	nl *netlink.Handle
 }
 
 func newHost(tb testing.TB) host {
 	tb.Helper()
-	ns, err := netspace.New()
+	handle, err := ns.New()
 	must(tb, err)
-	nl, err := netlink.NewHandleAt(ns)
+	nl, err := netlink.NewHandleAt(handle)
 	must(tb, err)
 	tb.Cleanup(func() {
 		nl.Close()
-		_ = ns.Close()
+		_ = handle.Close()
 	})
-	h := host{tb, ns, nl}
+	h := host{tb, handle, nl}
 	h.addUplink()
 	return h
 }
@@ -72,7 +72,7 @@ func (h host) run(s plan.State) *Reconciler {
 	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
-		err := netspace.Do(h.ns, func() error {
+		err := ns.Do(h.handle, func() error {
 			r, err := New(Options{Log: slog.New(slog.DiscardHandler), Resync: time.Hour})
 			if err != nil {
 				made <- nil
@@ -99,7 +99,7 @@ func (h host) run(s plan.State) *Reconciler {
 func (h host) apply(s plan.State) []Change {
 	h.tb.Helper()
 	var changes []Change
-	must(h.tb, netspace.Do(h.ns, func() error {
+	must(h.tb, ns.Do(h.handle, func() error {
 		r, err := New(Options{Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return err
@@ -205,7 +205,7 @@ func (h host) dump() string {
 		}
 		fmt.Fprintf(&b, "table %s %d rules\n", t.Name, n)
 	}
-	must(h.tb, netspace.Do(h.ns, func() error {
+	must(h.tb, ns.Do(h.handle, func() error {
 		raw, err := os.ReadFile("/proc/sys/net/ipv4/ip_forward")
 		fmt.Fprintf(&b, "forward %s", raw)
 		return err
@@ -215,7 +215,7 @@ func (h host) dump() string {
 
 func (h host) nftables() *nftables.Conn {
 	h.tb.Helper()
-	conn, err := nftables.New(nftables.WithNetNSFd(int(h.ns)))
+	conn, err := nftables.New(nftables.WithNetNSFd(int(h.handle)))
 	must(h.tb, err)
 	return conn
 }
@@ -331,7 +331,7 @@ func TestTamperingIsRepairedByEvents(t *testing.T) {
 			return conn.Flush()
 		},
 		"forwarding off": func(h host, _ plan.State) error {
-			return netspace.Do(h.ns, func() error {
+			return ns.Do(h.handle, func() error {
 				return writeSysctl("net/ipv4/ip_forward", "0")
 			})
 		},
@@ -439,7 +439,7 @@ func TestMissingUplinkIsAnErrorThatNamesIt(t *testing.T) {
 	h := newHost(t)
 	s := state(1)
 	s.Uplink = "eth7"
-	err := netspace.Do(h.ns, func() error {
+	err := ns.Do(h.handle, func() error {
 		r, err := New(Options{Log: slog.New(slog.DiscardHandler)})
 		must(t, err)
 		r.Set(s)

@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 )
 
 func TestLegacyRepair(t *testing.T) {
@@ -61,7 +61,7 @@ func TestLegacyPolicyDropIsPassedThrough(t *testing.T) {
 	h := newHost(t)
 	iptables := func(args ...string) (string, error) {
 		var out string
-		err := netspace.Do(h.ns, func() (err error) {
+		err := ns.Do(h.handle, func() (err error) {
 			out, err = runLegacy(t.Context(), path, args...)
 			return err
 		})

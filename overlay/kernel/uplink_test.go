@@ -7,14 +7,14 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/nemesh/nemesh/harness/netspace"
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/overlay/plan"
 )
 
 func TestFindUplink(t *testing.T) {
 	h := newHost(t)
 	find := func(s Selectors) (up plan.Uplink, err error) {
-		err = netspace.Do(h.ns, func() error {
+		err = ns.Do(h.handle, func() error {
 			var err error
 			up, err = FindUplink(s)
 			return err

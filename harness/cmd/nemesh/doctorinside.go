@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/feature"
+	"github.com/nemesh/nemesh/harness/preflight"
 	"github.com/nemesh/nemesh/harness/sandbox"
 )
 
@@ -23,7 +23,7 @@ const roomNeeded = 512 << 20
 func insideSandbox(w io.Writer) error {
 	sandbox.Enter()
 	var all []finding
-	for _, f := range feature.All() {
+	for _, f := range preflight.All() {
 		all = append(all, tried(f, f.Try()))
 	}
 	all = append(all, dropReasons(), room())
@@ -31,7 +31,7 @@ func insideSandbox(w io.Writer) error {
 }
 
 // tried says how trying a feature of the kernel went.
-func tried(f feature.Feature, err error) finding {
+func tried(f preflight.Feature, err error) finding {
 	found := finding{
 		What:     f.Name,
 		OK:       err == nil,

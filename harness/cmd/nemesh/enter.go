@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/nemesh/nemesh/harness/door"
+	"github.com/nemesh/nemesh/harness/enter"
 )
 
 func enterCommand() *cobra.Command {
@@ -29,11 +29,11 @@ The exit code is that of the command; 2 where there is no such world or node.`,
   nemesh enter --world 2718281828 node01 ss -tn      where several worlds are running`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			all, err := door.Find()
+			all, err := enter.Find()
 			if err != nil {
 				return err
 			}
-			f, err := door.Choose(all, world, args[0])
+			f, err := enter.Choose(all, world, args[0])
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ The exit code is that of the command; 2 where there is no such world or node.`,
 	f.StringVar(&world, "world", "", "the `id` of the world, where several are running")
 	complete(cmd, "world", func(string) []string {
 		var ids []string
-		all, _ := door.Find()
+		all, _ := enter.Find()
 		for _, w := range all {
 			ids = append(ids, w.ID+"\t"+w.Scenario)
 		}
@@ -84,7 +84,7 @@ func completeNodes(_ *cobra.Command, args []string, _ string) ([]string, cobra.S
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	var nodes []string
-	all, _ := door.Find()
+	all, _ := enter.Find()
 	for _, w := range all {
 		nodes = append(nodes, w.Nodes...)
 	}

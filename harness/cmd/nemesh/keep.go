@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/nemesh/nemesh/harness/door"
+	"github.com/nemesh/nemesh/harness/enter"
 	"github.com/nemesh/nemesh/harness/sandbox"
 	"github.com/nemesh/nemesh/harness/suite"
 )
@@ -167,7 +167,7 @@ func typed() string {
 
 // worlds counts those in this sandbox.
 func worlds() int {
-	all, err := door.Find()
+	all, err := enter.Find()
 	if err != nil {
 		return 0
 	}

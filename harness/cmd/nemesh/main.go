@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/nemesh/nemesh/harness/reexec"
+	"github.com/nemesh/nemesh/harness/sandbox"
 )
 
 // Exit codes (see `nemesh --help`).
@@ -29,7 +29,7 @@ type exitError int
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 func main() {
-	reexec.Dispatch()
+	sandbox.DispatchPart()
 	os.Exit(execute(os.Args[1:]))
 }
 
