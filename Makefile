@@ -9,7 +9,7 @@ ACTIONLINT := $(GO) tool -modfile=.ci/tools/actionlint/go.mod actionlint
 
 PLUGINS := github.com/containernetworking/plugins/plugins
 
-.PHONY: chaos detect test lint build fuzz bench kill9 help clean
+.PHONY: chaos detect test lint build fuzz bench kill9 soak help clean
 
 chaos: build ## break the overlay as the reports did; FOCUS=flannel-636 runs some, AGENT=… another agent
 	@$(BIN)/nemesh run $(if $(AGENT),--agent '$(AGENT)') $(if $(FOCUS),'$(FOCUS)')
@@ -58,10 +58,16 @@ fuzz: ## each fuzz target for FUZZTIME (default 10s)
 	$(GO) test ./reports/explain -fuzz FuzzDump -fuzztime $(or $(FUZZTIME),10s)
 	$(GO) test ./reports/explain -fuzz FuzzListing -fuzztime $(or $(FUZZTIME),10s)
 	$(GO) test ./reports/explain -fuzz FuzzRead -fuzztime $(or $(FUZZTIME),10s)
-	$(GO) test ./harness/packet -run XXX -fuzz FuzzDecode -fuzztime $(or $(FUZZTIME),10s)
+	$(GO) test ./harness/follow -run XXX -fuzz FuzzDecode -fuzztime $(or $(FUZZTIME),10s)
 
 bench: ## the figures: a cluster from nothing, etcd, the probe, the reconciler, a million trace lines
 	$(GO) test ./harness/... ./overlay/... ./reports/... -run XXX -bench . -benchtime 5x
+
+soak: build ## N full runs in a row (default 30) while a busy loop loads one processor; ends at the first red one
+	@while :; do :; done & busy=$$!; trap 'kill $$busy' EXIT INT TERM; \
+	for i in $$(seq $(or $(N),30)); do \
+		echo "run $$i of $(or $(N),30)"; $(BIN)/nemesh run --reports $(BIN)/soak || exit; \
+	done
 
 kill9: build ## kill -9 the runner at N random moments (default 100) and look for what is left
 	NEMESH_KILL9=$(or $(N),100) NEMESH_KILL9_COMMAND="$(BIN)/nemesh run --reports $(BIN)/kill9" $(GO) test ./harness/sandbox -run TestKill9LeavesNothing -v -count 1 -timeout 30m

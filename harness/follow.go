@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/follow"
+	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/reports/record"

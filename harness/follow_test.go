@@ -1,10 +1,12 @@
 package harness_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -44,7 +46,9 @@ func TestFailedExpectationIsFollowed(t *testing.T) {
 	}
 	loseFDB(t, c, "node01")
 	pods := c.Pods()
-	if err := c.Expect(ctx, harness.Each(pods[:1], pods[1:], true)...); err == nil {
+	shortly, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := c.Expect(shortly, harness.Each(pods[:1], pods[1:], true)...); err == nil {
 		t.Fatal("the pods reach each other without a forwarding entry")
 	}
 	traces, err := c.FollowWrong(ctx, dir, "a world: its FDB")
@@ -117,5 +121,35 @@ func loseFDB(t *testing.T, c *harness.Cluster, name string) {
 		if err := m.Netlink().NeighDel(&e); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A pair that should answer is waited for, and what the first round has lost is not counted.
+func TestExpectWaitsForPairs(t *testing.T) {
+	ctx := t.Context()
+	c, err := harness.New(ctx, harness.Options{Nodes: 2, Agent: ours()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	isolated := fault.Isolated(c, "node01")
+	if err := c.Inject(ctx, isolated); err != nil {
+		t.Fatal(err)
+	}
+	pods := c.Pods()
+	if err := c.Expect(ctx, harness.Each(pods[:1], pods[1:], false)...); err != nil {
+		t.Fatal(err)
+	}
+	healed := make(chan error, 1)
+	go func() {
+		<-time.After(300 * time.Millisecond) // within the first round, which waits a second for each echo
+		_, err := c.HealOne(ctx, isolated)
+		healed <- err
+	}()
+	if err := c.Expect(ctx, harness.Each(pods[:1], pods[1:], true)...); err != nil {
+		t.Error(err)
+	}
+	if err := <-healed; err != nil {
+		t.Error(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/probe"
+	"github.com/nemesh/nemesh/harness/wait"
 	"github.com/nemesh/nemesh/reports/record"
 )
 
@@ -118,7 +119,7 @@ func (c *Cluster) StartMeshAmong(ctx context.Context, pods []*pod.Pod) error {
 			}
 		}
 	}
-	if err := c.expectSoon(ctx, wanted...); err != nil {
+	if err := c.Expect(ctx, wanted...); err != nil {
 		return fmt.Errorf("the mesh does not answer: %w", err)
 	}
 	for _, w := range wanted {
@@ -128,22 +129,6 @@ func (c *Cluster) StartMeshAmong(ctx context.Context, pods []*pod.Pod) error {
 	}
 	return nil
 }
-
-// expectSoon is Expect, but where there is IPv6 it gives addresses time to be found unique first (RFC 4862,
-// 5.4), without which no pod's neighbour answers.
-func (c *Cluster) expectSoon(ctx context.Context, wanted ...Expectation) error {
-	err := c.Expect(ctx, wanted...)
-	for deadline := time.Now().Add(uniqueWithin); err != nil && c.opts.IPv6 && time.Now().Before(deadline); {
-		if ctx.Err() != nil {
-			break
-		}
-		err = c.Expect(ctx, wanted...)
-	}
-	return err
-}
-
-// uniqueWithin is several times the second that the kernel takes to find an address unique.
-const uniqueWithin = 8 * time.Second
 
 // Expectation is whether one endpoint of the mesh, a pod or a node, should reach a pod.
 type Expectation struct {
@@ -176,8 +161,15 @@ func (e *UnreachableError) Error() string {
 	return "reachability is not as expected\n" + record.ReachTable(e.Reach)
 }
 
-// Expect asks every pair once and compares with what is expected; pairs that expect an answer must get one
-// to every echo. The error is an *UnreachableError.
+// reachWithin bounds waiting until pairs answer as expected. It covers what a pair that meets for the first
+// time may need: three requests for a neighbour, a second apart (net/core/neighbour.c), and the second in
+// which an IPv6 address is found unique (RFC 4862, 5.4).
+const reachWithin = 10 * time.Second
+
+// Expect waits until every pair is as expected: each round asks those that are not yet. A pair that should
+// get an answer must get one to every echo of a round, and one that should not must get none, so what the
+// first round loses to neighbour resolution is not counted. The error is an *UnreachableError with the last
+// answer of each pair.
 func (c *Cluster) Expect(ctx context.Context, wanted ...Expectation) error {
 	c.mu.Lock()
 	for _, w := range wanted {
@@ -185,14 +177,42 @@ func (c *Cluster) Expect(ctx context.Context, wanted ...Expectation) error {
 	}
 	c.unreached = nil
 	c.mu.Unlock()
-	err := c.expect(ctx, "", wanted)
-	var wrong *UnreachableError
-	if errors.As(err, &wrong) {
-		c.mu.Lock()
-		c.unreached = unreached(wrong.Reach)
-		c.mu.Unlock()
+	all := make(map[probe.Pair]record.Reach, len(wanted))
+	ask := wanted
+	err := wait.Within(ctx, reachWithin, c.opts.ProbeInterval, func(ctx context.Context) error {
+		answers, err := c.askPairs(ctx, ask)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			return wait.GiveUp(err)
+		case err != nil:
+			return err
+		}
+		ask = nil
+		for _, r := range answers {
+			all[probe.Pair{From: r.From, To: r.To}] = r
+			if r.Want != r.Got {
+				ask = append(ask, Expectation{From: r.From, To: r.To, Want: r.Want})
+			}
+		}
+		if len(ask) > 0 {
+			return errors.New("some pairs are not as expected")
+		}
+		return nil
+	})
+	reach := make([]record.Reach, 0, len(all))
+	for _, w := range wanted {
+		if r, asked := all[probe.Pair{From: w.From, To: w.To}]; asked {
+			reach = append(reach, r)
+		}
 	}
-	return err
+	c.record.Write(record.Event{Kind: record.KindReach, Reach: reach})
+	if err == nil || !slices.ContainsFunc(reach, func(r record.Reach) bool { return r.Want != r.Got }) {
+		return err // with no pair wrong, none could be asked
+	}
+	c.mu.Lock()
+	c.unreached = unreached(reach)
+	c.mu.Unlock()
+	return &UnreachableError{Reach: reach}
 }
 
 // WriteReach asks every pair of the mesh once and records the answers beside what was expected of the pair
@@ -211,14 +231,16 @@ func (c *Cluster) askMesh(ctx context.Context) ([]record.Reach, error) {
 		c.mu.Unlock()
 		all = append(all, Expectation{From: p.From, To: p.To, Want: want || !known})
 	}
-	var unreachable *UnreachableError
-	if err := c.expect(ctx, record.AtFail, all); !errors.As(err, &unreachable) {
+	reach, err := c.askPairs(ctx, all)
+	if err != nil {
 		return nil, err
 	}
-	return unreachable.Reach, nil
+	c.record.Write(record.Event{Kind: record.KindReach, When: record.AtFail, Reach: reach})
+	return reach, nil
 }
 
-func (c *Cluster) expect(ctx context.Context, when string, wanted []Expectation) error {
+// askPairs asks each pair once and returns the answers beside what is expected.
+func (c *Cluster) askPairs(ctx context.Context, wanted []Expectation) ([]record.Reach, error) {
 	reach := make([]record.Reach, len(wanted))
 	asking, askCtx := errgroup.WithContext(ctx)
 	for i, w := range wanted {
@@ -235,14 +257,5 @@ func (c *Cluster) expect(ctx context.Context, when string, wanted []Expectation)
 			return nil
 		})
 	}
-	if err := asking.Wait(); err != nil {
-		return err
-	}
-	c.record.Write(record.Event{Kind: record.KindReach, When: when, Reach: reach})
-	for _, r := range reach {
-		if r.Want != r.Got {
-			return &UnreachableError{Reach: reach}
-		}
-	}
-	return nil
+	return reach, asking.Wait()
 }

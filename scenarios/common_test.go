@@ -101,25 +101,24 @@ func expectRecovered(ctx context.Context, c *harness.Cluster, at time.Time, with
 	Expect(recovery).To(BeNumerically("<", within))
 }
 
-// expectPermanent states that a node's entries for all its peers are there and do not age.
-func expectPermanent(c *harness.Cluster, node string) {
+// expectPermanent waits until a node has entries for all its peers, and states that they do not age.
+func expectPermanent(ctx context.Context, c *harness.Cluster, node string) {
 	GinkgoHelper()
 	needsDevice(c)
 	n, err := c.Node(node)
 	Expect(err).NotTo(HaveOccurred())
-	neighbours, err := observe.Neighbours(n.NetNS(), c.Device())
-	Expect(err).NotTo(HaveOccurred())
-	fdb, err := observe.FDB(n.NetNS(), c.Device())
-	Expect(err).NotTo(HaveOccurred())
-	tables := map[string][]observe.Neighbour{"neighbours": neighbours, "forwarding entries": fdb}
-	for what, entries := range tables {
-		var lines []string
+	lines := func(entries []observe.Neighbour, err error) ([]string, error) {
+		var all []string
 		for _, e := range entries {
-			lines = append(lines, e.String())
+			all = append(all, e.String())
 		}
-		Expect(lines).To(HaveLen(len(c.Nodes())-1), "%s of %s", what, node)
-		Expect(lines).To(HaveEach(HaveSuffix("PERMANENT")), "%s of %s", what, node)
+		return all, err
 	}
+	permanent := And(HaveLen(len(c.Nodes())-1), HaveEach(HaveSuffix("PERMANENT")))
+	Eventually(ctx, func() ([]string, error) { return lines(observe.Neighbours(n.NetNS(), c.Device())) }).
+		Should(permanent, "neighbours of %s", node)
+	Eventually(ctx, func() ([]string, error) { return lines(observe.FDB(n.NetNS(), c.Device())) }).
+		Should(permanent, "forwarding entries of %s", node)
 }
 
 // expectNothingLostBut is expectNothingLost for the pairs that a node has no part in.

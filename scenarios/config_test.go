@@ -56,27 +56,21 @@ func overUplink(c *harness.Cluster, name, begin string) []string {
 	})
 }
 
-// mtus lists the MTUs that must agree on a node: of the device, in subnet.env, of the bridge, and of a fresh
-// pod.
-func mtus(ctx context.Context, c *harness.Cluster, name, podName string) map[string]int {
+// expectMTU waits until a node's device and subnet.env have an MTU, and states that the bridge and a pod that
+// is made then have it too.
+func expectMTU(ctx context.Context, c *harness.Cluster, name, podName string, mtu int) {
 	GinkgoHelper()
-	p, err := c.AddPod(ctx, name, podName)
-	Expect(err).NotTo(HaveOccurred())
+	Eventually(ctx, func() int { return deviceMTU(c, name) }).Should(Equal(mtu), "the device of %s", name)
 	m, err := c.Machine(name)
 	Expect(err).NotTo(HaveOccurred())
-	all := map[string]int{"pod": linkMTU(p.NetNS, "eth0")}
-	for _, link := range []string{c.Device(), "cni0"} {
-		all[link] = linkMTU(m.NetNS(), link)
-	}
-	env, err := os.ReadFile(m.Path(c.SubnetFile()))
+	Eventually(ctx, func() (string, error) {
+		env, err := os.ReadFile(m.Path(c.SubnetFile()))
+		return string(env), err
+	}).Should(ContainSubstring("FLANNEL_MTU=%d\n", mtu), "subnet.env of %s", name)
+	p, err := c.AddPod(ctx, name, podName)
 	Expect(err).NotTo(HaveOccurred())
-	for line := range strings.Lines(string(env)) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "FLANNEL_MTU="); ok {
-			all["subnet.env"] = number(value)
-		}
-	}
-	Expect(all).To(HaveKey("subnet.env"))
-	return all
+	Expect(linkMTU(p.NetNS, "eth0")).To(Equal(mtu), "pod on %s", name)
+	Expect(linkMTU(m.NetNS(), node.Bridge)).To(Equal(mtu), "bridge of %s", name)
 }
 
 var _ = Describe("network configuration", Label("kind:config"), func() {
@@ -105,8 +99,7 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 			Expect(subnets(c)).To(HaveEach(HavePrefix("172.20.")))
 			suite.Step(c, "a pod is made on every node")
 			fresh := addPods(ctx, c, "fresh")
-			Eventually(ctx, func() error { return c.Expect(ctx, harness.Each(fresh, fresh, true)...) }).
-				WithTimeout(10 * time.Second).Should(Succeed())
+			Expect(c.Expect(ctx, harness.Each(fresh, fresh, true)...)).To(Succeed())
 		}, SpecTimeout(time.Minute))
 
 	// flannel#1604, #716. Reported: after another network was put into etcd, routes of the old one over the
@@ -148,8 +141,7 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 			}
 			Expect(overUplink(c, "node01", "10.99.")).To(ContainElement(HavePrefix(theirs)))
 			fresh := addPods(ctx, c, "fresh")
-			Eventually(ctx, func() error { return c.Expect(ctx, harness.Each(fresh, fresh, true)...) }).
-				WithTimeout(10 * time.Second).Should(Succeed())
+			Expect(c.Expect(ctx, harness.Each(fresh, fresh, true)...)).To(Succeed())
 		},
 		Entry("of host-gw", SpecTimeout(time.Minute), harness.Options{Backend: harness.BackendHostGW},
 			`{"Network":"172.16.0.0/16","SubnetLen":24,"Backend":{"Type":"host-gw"}}`,
@@ -173,8 +165,7 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 			})
 			restartAll(ctx, c)
 			for _, n := range c.Nodes() {
-				Eventually(ctx, func() int { return deviceMTU(c, n) }).Should(Equal(1350), n)
-				Expect(mtus(ctx, c, n, n+"-fresh")).To(HaveEach(1350), n)
+				expectMTU(ctx, c, n, n+"-fresh", 1350)
 			}
 			expectNothingLost(ctx, c)
 		},
@@ -202,11 +193,9 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 				c,
 				fault.Done{Node: "node02", What: "uplink with MTU 1400", Do: set(1400), Undo: set(1500)},
 			)
-			Eventually(ctx, func() int { return deviceMTU(c, "node02") }).Should(Equal(1350))
-			Expect(mtus(ctx, c, "node02", "node02-fresh")).To(HaveEach(1350))
+			expectMTU(ctx, c, "node02", "node02-fresh", 1350)
 			suite.Heal(ctx, c)
-			Eventually(ctx, func() int { return deviceMTU(c, "node02") }).Should(Equal(1450))
-			Expect(mtus(ctx, c, "node02", "node02-again")).To(HaveEach(1450))
+			expectMTU(ctx, c, "node02", "node02-again", 1450)
 			expectNothingLost(ctx, c)
 		}, SpecTimeout(time.Minute))
 })

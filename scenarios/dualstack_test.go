@@ -24,8 +24,8 @@ import (
 	"github.com/nemesh/nemesh/harness"
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/fault"
-	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/suite"
 )
@@ -39,7 +39,7 @@ var _ = Describe("flannel-2300", Label("issue:flannel-2300", "kind:dual-stack"),
 		suite.Inject(ctx, c, fault.EtcdStop{}, fault.AgentKill{Node: "node04"})
 		talkFor(ctx, c, 100)
 		for _, name := range c.Nodes() {
-			expectPermanent(c, name)
+			expectPermanent(ctx, c, name)
 			n, err := c.Node(name)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(linkMTU(n.NetNS(), "flannel-v6.1")).To(Equal(1430))
@@ -182,7 +182,7 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 			Expect(err).NotTo(HaveOccurred())
 			talkFor(ctx, c, 50)
 			for _, name := range []string{"node01", "node02", "node03"} {
-				expectPermanent(c, name)
+				expectPermanent(ctx, c, name)
 				Expect(plane6(c, name)).To(HaveLen(3*2), "of the two peers of %s that have IPv6", name)
 				agent, err := c.Agent(name)
 				Expect(err).NotTo(HaveOccurred())

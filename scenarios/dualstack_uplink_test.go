@@ -89,8 +89,9 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 				Expect(err).NotTo(HaveOccurred())
 				Expect(again.Attrs().Index).To(Equal(link6.Attrs().Index), "the IPv6 device was made anew")
 				Expect(deviceOf(c, "node02")).To(Equal(before))
-				Expect(plane6(c, "node02")).To(Equal(entries))
-				Expect(plane6(c, "node01")).To(Equal(theirs), "what a peer has of it")
+				Eventually(ctx, func() []string { return plane6(c, "node02") }).Should(Equal(entries))
+				Eventually(ctx, func() []string { return plane6(c, "node01") }).
+					Should(Equal(theirs), "what a peer has of it")
 			}
 			const rounds = 2
 			for range rounds {

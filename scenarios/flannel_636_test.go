@@ -42,7 +42,7 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 		suite.Step(c, "the mesh goes on for longer than entries take to age")
 		talkFor(ctx, c, 200)
 		for _, name := range c.Nodes() {
-			expectPermanent(c, name)
+			expectPermanent(ctx, c, name)
 		}
 		suite.Step(c, "a pod is made on every node during the outage")
 		fresh := addPods(ctx, c, "fresh")

@@ -152,8 +152,7 @@ var _ = Describe("agent at start", Label("kind:start"), func() {
 			}
 			suite.Step(c, "a pod is made on every node")
 			fresh := addPods(ctx, c, "fresh")
-			Eventually(ctx, func() error { return c.Expect(ctx, harness.Each(fresh, fresh, true)...) }).
-				WithTimeout(10 * time.Second).Should(Succeed())
+			Expect(c.Expect(ctx, harness.Each(fresh, fresh, true)...)).To(Succeed())
 			suite.Heal(ctx, c)
 			Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10 * time.Second).
 				Should(Equal(before))

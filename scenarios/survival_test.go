@@ -86,8 +86,7 @@ func expectFreshPods(ctx context.Context, c *harness.Cluster, name string, nodes
 	GinkgoHelper()
 	suite.Step(c, "a pod is made on every node")
 	fresh := addPods(ctx, c, name, nodes...)
-	Eventually(ctx, func() error { return c.Expect(ctx, harness.Each(fresh, c.Pods(), true)...) }).
-		WithTimeout(10 * time.Second).Should(Succeed())
+	Expect(c.Expect(ctx, harness.Each(fresh, c.Pods(), true)...)).To(Succeed())
 }
 
 var _ = Describe("agent", Label("kind:survival"), func() {
@@ -136,9 +135,8 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 					suite.Heal(ctx, c)
 				}
 				if driver.Lacks(ours(), driver.FeatureEtcdV3) == nil {
-					leases, err := c.EtcdLeases(ctx)
-					Expect(err).NotTo(HaveOccurred())
-					Expect(leases).To(HaveLen(len(c.Nodes())), "restarts left etcd leases behind")
+					Eventually(ctx, c.EtcdLeases).
+						Should(HaveLen(len(c.Nodes())), "restarts left etcd leases behind")
 				}
 			}),
 	)

@@ -122,9 +122,7 @@ var _ = Describe(
 				fresh, err := c.AddPod(ctx, victim, victim+"-fresh")
 				Expect(err).NotTo(HaveOccurred())
 				Expect(inSubnet(fresh, moved)).To(BeTrue(), "%s is not in %s", fresh.Addr(), moved)
-				Eventually(ctx, func() error {
-					return c.Expect(ctx, harness.Each([]*pod.Pod{fresh}, undisturbed, true)...)
-				}).WithTimeout(5 * time.Second).Should(Succeed())
+				Expect(c.Expect(ctx, harness.Each([]*pod.Pod{fresh}, undisturbed, true)...)).To(Succeed())
 				talkFor(ctx, c, 50)
 				report, err := c.Mesh().Settle(ctx)
 				Expect(err).NotTo(HaveOccurred())

@@ -7,9 +7,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/nemesh/nemesh/harness/ns"
-	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/follow"
+	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/ns"
 )
 
 // underlay is node n's address with that of its network.

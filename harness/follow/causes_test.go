@@ -10,8 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/follow"
+	"github.com/nemesh/nemesh/harness/node"
 )
 
 // broken is one way to lose a packet: what is done to the world, and what must be said then. The packet goes

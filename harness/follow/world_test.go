@@ -16,9 +16,9 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/ns"
-	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/follow"
+	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/sandbox"
 	"github.com/nemesh/nemesh/harness/underlay"
 )

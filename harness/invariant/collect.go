@@ -16,8 +16,8 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/ns"
 )
 
 // reservations is where host-local keeps one file an address, in a folder for each network.

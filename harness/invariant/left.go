@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/ns"
 )
 
 // Traces are the marks by which what is left of one world is told from other worlds in the same sandbox.

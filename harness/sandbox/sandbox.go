@@ -27,7 +27,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
 )
 
 const (
@@ -59,7 +58,7 @@ func Inside() bool {
 // Enter returns at once inside a sandbox. Outside it runs this program again inside a new one, with the same
 // arguments, environment and working directory, and exits with its exit code: 128+N when signal N ended it,
 // ExitNotBuilt after a message on stderr when no sandbox could be built. It also runs the parts registered
-// with reexec, so a main or TestMain needs no other preparation.
+// with RegisterPart, so a main or TestMain needs no other preparation.
 func Enter() {
 	DispatchPart()
 	if Inside() {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/nemesh/nemesh/harness"
 	"github.com/nemesh/nemesh/harness/fault"
-	"github.com/nemesh/nemesh/harness/invariant"
 	"github.com/nemesh/nemesh/harness/follow"
+	"github.com/nemesh/nemesh/harness/invariant"
 	"github.com/nemesh/nemesh/reports/record"
 )
 

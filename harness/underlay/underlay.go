@@ -21,7 +21,7 @@ const bridgeName = "switch"
 
 // Switch joins the uplinks of a world's machines. Its methods may be called from several goroutines.
 type Switch struct {
-	handle      netns.NsHandle
+	handle  netns.NsHandle
 	nl      *netlink.Handle
 	bridge  netlink.Link
 	gateway netip.Prefix

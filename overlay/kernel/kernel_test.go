@@ -30,9 +30,9 @@ func TestMain(m *testing.M) {
 
 // host is a network namespace with an uplink eth0 at 192.168.0.1.
 type host struct {
-	tb testing.TB
+	tb     testing.TB
 	handle netns.NsHandle
-	nl *netlink.Handle
+	nl     *netlink.Handle
 }
 
 func newHost(tb testing.TB) host {
