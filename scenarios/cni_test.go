@@ -23,15 +23,11 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness"
-	"github.com/nemesh/nemesh/harness/fault"
-	"github.com/nemesh/nemesh/harness/node"
-	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
 // reservations is where host-local keeps a file for each address in use: a folder named after the network.
-func reservations(c *harness.Cluster, name string) string {
+func reservations(c *suite.Cluster, name string) string {
 	GinkgoHelper()
 	n, err := c.Node(name)
 	Expect(err).NotTo(HaveOccurred())
@@ -42,7 +38,7 @@ func reservations(c *harness.Cluster, name string) string {
 
 // saysOurs states, beside the words that any plugin must find, those of this repository's where pods are
 // made with it.
-func saysOurs(c *harness.Cluster, name, words string) types.GomegaMatcher {
+func saysOurs(c *suite.Cluster, name, words string) types.GomegaMatcher {
 	GinkgoHelper()
 	n, err := c.Node(name)
 	Expect(err).NotTo(HaveOccurred())
@@ -53,7 +49,7 @@ func saysOurs(c *harness.Cluster, name, words string) types.GomegaMatcher {
 }
 
 // leftovers lists the veths and reservations of a node.
-func leftovers(c *harness.Cluster, name string) []string {
+func leftovers(c *suite.Cluster, name string) []string {
 	GinkgoHelper()
 	m, err := c.Machine(name)
 	Expect(err).NotTo(HaveOccurred())
@@ -61,7 +57,7 @@ func leftovers(c *harness.Cluster, name string) []string {
 	Expect(err).NotTo(HaveOccurred())
 	var left []string
 	for _, l := range links {
-		if l.Type() == "veth" && l.Attrs().Name != node.Uplink {
+		if l.Type() == "veth" && l.Attrs().Name != suite.Uplink {
 			left = append(left, "veth "+l.Attrs().Name)
 		}
 	}
@@ -76,9 +72,9 @@ func leftovers(c *harness.Cluster, name string) []string {
 }
 
 // alone builds a cluster of two nodes, the second without agent and pods.
-func alone(ctx context.Context) *harness.Cluster {
+func alone(ctx context.Context) *suite.Cluster {
 	GinkgoHelper()
-	return chaos.Cluster(ctx, harness.Options{Agent: ours(), Nodes: 2, Idle: []string{"node02"}})
+	return chaos.Cluster(ctx, suite.Options{Nodes: 2, Idle: []string{"node02"}})
 }
 
 var _ = Describe("CNI", Label("kind:cni"), func() {
@@ -101,7 +97,7 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 	// the delegate had failed, DEL failed for ever or left veth and address behind. Right: it succeeds,
 	// and nothing is left.
 	DescribeTable("DEL leaves nothing",
-		func(ctx SpecContext, damage func(ctx context.Context, c *harness.Cluster, m *node.Machine, p *pod.Pod)) {
+		func(ctx SpecContext, damage func(ctx context.Context, c *suite.Cluster, m *suite.Machine, p *suite.Pod)) {
 			c := alone(ctx)
 			p := c.PodsOn("node01")[0]
 			damage(ctx, c, p.Machine, p)
@@ -110,29 +106,29 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 		},
 		Entry("when the plugin's cache is truncated", SpecTimeout(time.Minute), Label("issue:flannel-1662"),
 			suite.Red("cache-before-del"),
-			func(ctx context.Context, c *harness.Cluster, m *node.Machine, p *pod.Pod) {
-				suite.Inject(ctx, c, fault.Done{Node: m.Name(), What: "plugin's cache truncated",
-					Do: func(*node.Machine) error { return os.Truncate("/var/lib/cni/flannel/"+p.Name, 0) }})
+			func(ctx context.Context, c *suite.Cluster, m *suite.Machine, p *suite.Pod) {
+				c.Inject(ctx, suite.Done{Node: m.Name(), What: "plugin's cache truncated",
+					Do: func(*suite.Machine) error { return os.Truncate("/var/lib/cni/flannel/"+p.Name, 0) }})
 			}),
 		Entry("when the plugin's cache is gone", SpecTimeout(time.Minute), Label("issue:flannel-1662"),
 			suite.Red("cache-before-del"),
-			func(ctx context.Context, c *harness.Cluster, m *node.Machine, p *pod.Pod) {
-				suite.Inject(ctx, c, fault.FileDeleted{Node: m.Name(), Path: "/var/lib/cni/flannel/" + p.Name})
+			func(ctx context.Context, c *suite.Cluster, m *suite.Machine, p *suite.Pod) {
+				c.Inject(ctx, suite.FileDeleted{Node: m.Name(), Path: "/var/lib/cni/flannel/" + p.Name})
 			}),
 		Entry("when it is repeated after the delegate has failed", SpecTimeout(time.Minute),
 			Label("issue:kubernetes-43014"), suite.Red("cache-before-del"),
-			func(ctx context.Context, c *harness.Cluster, m *node.Machine, p *pod.Pod) {
+			func(ctx context.Context, c *suite.Cluster, m *suite.Machine, p *suite.Pod) {
 				// A lock that is a folder makes host-local fail.
 				lock := reservations(c, m.Name()) + "/lock"
-				suite.Inject(ctx, c, fault.Done{
+				c.Inject(ctx, suite.Done{
 					Node: m.Name(), What: "host-local kept from working",
-					Do: func(*node.Machine) error {
+					Do: func(*suite.Machine) error {
 						if err := os.Rename(lock, lock+".aside"); err != nil {
 							return err
 						}
 						return os.Mkdir(lock, 0o755)
 					},
-					Undo: func(*node.Machine) error {
+					Undo: func(*suite.Machine) error {
 						if err := os.Remove(lock); err != nil {
 							return err
 						}
@@ -140,42 +136,40 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 					},
 				})
 				Expect(c.DelPod(ctx, p)).NotTo(Succeed(), "DEL went well although host-local cannot work")
-				suite.Heal(ctx, c)
+				c.Heal(ctx)
 			}),
 		Entry("when the agent and its subnet.env are gone", SpecTimeout(time.Minute), Label("issue:flannel-2253"),
 			suite.Red("del-needs-subnet"),
-			func(ctx context.Context, c *harness.Cluster, m *node.Machine, _ *pod.Pod) {
-				suite.Inject(ctx, c, fault.AgentKill{Node: m.Name()},
-					fault.FileDeleted{Node: m.Name(), Path: c.SubnetFile()})
+			func(ctx context.Context, c *suite.Cluster, m *suite.Machine, _ *suite.Pod) {
+				c.Inject(ctx, suite.AgentKill{Node: m.Name()},
+					suite.FileDeleted{Node: m.Name(), Path: c.SubnetFile()})
 			}),
 	)
 
 	// plugins#252, #697. Reported: pods that vanished with their node never had a DEL, and their addresses
 	// were never freed, until none was left. Right: garbage collection frees them.
 	It("GC frees what pods that vanished have held, until the range is exhausted and after",
-		long, Label("issue:plugins-252"), suite.Red("gc-nothing"), func(ctx SpecContext) {
-			c := chaos.Cluster(ctx, harness.Options{
-				Agent: ours(), Nodes: 2, Network: prefix("172.16.0.0/20"), SubnetLen: 28,
+		suite.Long, Label("issue:plugins-252"), suite.Red("gc-nothing"), func(ctx SpecContext) {
+			c := chaos.Cluster(ctx, suite.Options{
+				Nodes: 2, Network: prefix("172.16.0.0/20"), SubnetLen: 28,
 			})
 			var err error
 			for i := range 20 {
-				var p *pod.Pod
+				var p *suite.Pod
 				if p, err = c.AddPod(ctx, "node01", fmt.Sprintf("crash%d", i)); err != nil {
 					break
 				}
 				Expect(c.VanishPod(p)).To(Succeed())
 			}
 			Expect(err).To(MatchError(ContainSubstring("no IP addresses available")))
-			n, err := c.Node("node01")
-			Expect(err).NotTo(HaveOccurred())
 			// libcni's own memory of them would have it DEL them one by one.
-			suite.Inject(ctx, c, fault.Done{Node: "node01", What: "runtime has forgotten its pods",
-				Do: func(*node.Machine) error { return os.RemoveAll("/var/lib/cni/results") }})
-			suite.Step(c, "the runtime says which pods there are")
-			Expect(pod.GC(ctx, n.Machine, n.Network(), c.PodsOn("node01")...)).To(Succeed())
+			c.Inject(ctx, suite.Done{Node: "node01", What: "runtime has forgotten its pods",
+				Do: func(*suite.Machine) error { return os.RemoveAll("/var/lib/cni/results") }})
+			c.Step("the runtime says which pods there are")
+			Expect(c.CollectGarbage(ctx, "node01")).To(Succeed())
 			fresh, err := c.AddPod(ctx, "node01", "fresh")
 			Expect(err).NotTo(HaveOccurred())
-			Expect(c.Expect(ctx, harness.Each([]*pod.Pod{fresh}, c.PodsOn("node02"), true)...)).To(Succeed())
+			c.ExpectReach(ctx, suite.Each([]*suite.Pod{fresh}, c.PodsOn("node02"), true)...)
 			Expect(leftovers(c, "node01")).To(HaveLen(4), "two pods have a veth and an address each")
 		}, SpecTimeout(time.Minute))
 
@@ -194,14 +188,14 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			was, err := os.ReadFile(env)
 			Expect(err).NotTo(HaveOccurred())
 			const wrapped = "/var/lib/wrapped"
-			suite.Inject(ctx, c, fault.AgentPause{Node: "node01"}) // it would put its subnet back
-			suite.Inject(ctx, c, fault.Done{
+			c.Inject(ctx, suite.AgentPause{Node: "node01"}) // it would put its subnet back
+			c.Inject(ctx, suite.Done{
 				Node: "node01", What: "subnet moves as soon as the bridge has set a pod up",
-				Do:   func(*node.Machine) error { return wrapBridge(wrapped, bridge, c.SubnetFile()) },
-				Undo: func(*node.Machine) error { return os.WriteFile(c.SubnetFile(), was, 0o644) },
+				Do:   func(*suite.Machine) error { return wrapBridge(wrapped, bridge, c.SubnetFile()) },
+				Undo: func(*suite.Machine) error { return os.WriteFile(c.SubnetFile(), was, 0o644) },
 			})
 			network.BinDirs = append([]string{wrapped}, network.BinDirs...)
-			_, err = pod.Add(ctx, n.Machine, network, "moved")
+			_, err = c.AddPodIn(ctx, "node01", "moved", network)
 			Expect(err).To(saysOurs(c, "node01", "moved to another subnet"))
 			Expect(leftovers(c, "node01")).To(ConsistOf(before))
 		}, SpecTimeout(time.Minute))
@@ -211,7 +205,7 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 	It(
 		"ADD works while routes and addresses come and go",
 		Label("issue:plugins-1121"),
-		long,
+		suite.Long,
 		suite.Red("dumps-once"),
 		func(ctx SpecContext) {
 			c := alone(ctx)
@@ -224,9 +218,9 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			go func() { ended <- tables.run(churning) }()
 			calm := sync.OnceValue(func() error { stop(); return <-ended })
 			defer calm()
-			suite.Inject(ctx, c, fault.Done{
+			c.Inject(ctx, suite.Done{
 				Node: "node01", What: "addresses changing while they are listed",
-				Do: func(*node.Machine) error { return listInterrupted() },
+				Do: func(*suite.Machine) error { return listInterrupted() },
 			})
 			for i := range 15 {
 				p, err := c.AddPod(ctx, "node01", fmt.Sprintf("pod%d", i))
@@ -289,13 +283,13 @@ const (
 )
 
 // newChurn adds the addresses.
-func newChurn(m *node.Machine) (churn, error) {
+func newChurn(m *suite.Machine) (churn, error) {
 	c := churn{nl: m.Netlink()}
 	var err error
 	if c.lo, err = c.nl.LinkByName("lo"); err != nil {
 		return c, err
 	}
-	if c.uplink, err = c.nl.LinkByName(node.Uplink); err != nil {
+	if c.uplink, err = c.nl.LinkByName(suite.Uplink); err != nil {
 		return c, err
 	}
 	for i := range churned4 {

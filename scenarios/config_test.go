@@ -16,24 +16,20 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/vishvananda/netlink"
 
-	"github.com/nemesh/nemesh/harness"
-	"github.com/nemesh/nemesh/harness/fault"
-	"github.com/nemesh/nemesh/harness/node"
-	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
 // restartAll restarts every agent, one after another.
-func restartAll(ctx context.Context, c *harness.Cluster) {
+func restartAll(ctx context.Context, c *suite.Cluster) {
 	GinkgoHelper()
 	for _, n := range c.Nodes() {
-		suite.Inject(ctx, c, fault.AgentRestart{Node: n})
+		c.Inject(ctx, suite.AgentRestart{Node: n})
 	}
 	Expect(c.WaitConverged(ctx)).To(Succeed())
 }
 
 // dataPlanes lists what the overlay holds in every node's kernel.
-func dataPlanes(c *harness.Cluster) map[string][]string {
+func dataPlanes(c *suite.Cluster) map[string][]string {
 	GinkgoHelper()
 	all := map[string][]string{}
 	for _, n := range c.Nodes() {
@@ -45,20 +41,18 @@ func dataPlanes(c *harness.Cluster) map[string][]string {
 }
 
 // overUplink lists a node's routes over its uplink whose destination begins like this.
-func overUplink(c *harness.Cluster, name, begin string) []string {
+func overUplink(c *suite.Cluster, name, begin string) []string {
 	GinkgoHelper()
-	m, err := c.Machine(name)
-	Expect(err).NotTo(HaveOccurred())
-	s, err := observe.Take(m.NetNS())
+	s, err := c.KernelLines(name)
 	Expect(err).NotTo(HaveOccurred())
 	return slices.DeleteFunc(s.Routes, func(r string) bool {
-		return !strings.HasPrefix(r, begin) || !strings.Contains(r, " dev "+node.Uplink)
+		return !strings.HasPrefix(r, begin) || !strings.Contains(r, " dev "+suite.Uplink)
 	})
 }
 
 // expectMTU waits until a node's device and subnet.env have an MTU, and states that the bridge and a pod that
 // is made then have it too.
-func expectMTU(ctx context.Context, c *harness.Cluster, name, podName string, mtu int) {
+func expectMTU(ctx context.Context, c *suite.Cluster, name, podName string, mtu int) {
 	GinkgoHelper()
 	Eventually(ctx, func() int { return deviceMTU(c, name) }).Should(Equal(mtu), "the device of %s", name)
 	m, err := c.Machine(name)
@@ -70,7 +64,7 @@ func expectMTU(ctx context.Context, c *harness.Cluster, name, podName string, mt
 	p, err := c.AddPod(ctx, name, podName)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(linkMTU(p.NetNS, "eth0")).To(Equal(mtu), "pod on %s", name)
-	Expect(linkMTU(m.NetNS(), node.Bridge)).To(Equal(mtu), "bridge of %s", name)
+	Expect(linkMTU(m.NetNS(), suite.Bridge)).To(Equal(mtu), "bridge of %s", name)
 }
 
 var _ = Describe("network configuration", Label("kind:config"), func() {
@@ -79,16 +73,16 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 	// left of it after.
 	It("that names another network is taken over at restart, and nothing of the old one is left",
 		Label("issue:flannel-716"), suite.Red("no-clean-up-at-start"), func(ctx SpecContext) {
-			c := running(ctx, harness.Options{})
+			c := chaos.Running(ctx, suite.Options{})
 			before := dataPlanes(c)
 			waiveMoved(c)
-			suite.Step(c, "the network configuration names another network")
+			c.Step("the network configuration names another network")
 			Expect(c.Configure(ctx,
 				`{"Network":"172.20.0.0/16","SubnetLen":24,"Backend":{"Type":"vxlan","VNI":1,"Port":8472}}`)).
 				To(Succeed())
-			talkFor(ctx, c, 50)
+			c.TalkFor(ctx, 50)
 			Expect(dataPlanes(c)).To(Equal(before), "the data plane changed before any restart")
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 
 			restartAll(ctx, c)
 			Eventually(ctx, func(g Gomega) {
@@ -97,33 +91,33 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 				}
 			}).WithTimeout(5 * time.Second).Should(Succeed())
 			Expect(subnets(c)).To(HaveEach(HavePrefix("172.20.")))
-			suite.Step(c, "a pod is made on every node")
-			fresh := addPods(ctx, c, "fresh")
-			Expect(c.Expect(ctx, harness.Each(fresh, fresh, true)...)).To(Succeed())
+			c.Step("a pod is made on every node")
+			fresh := c.AddPods(ctx, "fresh")
+			c.ExpectReach(ctx, suite.Each(fresh, fresh, true)...)
 		}, SpecTimeout(time.Minute))
 
 	// flannel#1604, #716. Reported: after another network was put into etcd, routes of the old one over the
 	// uplink stayed. Right: none is left, and nobody else's is touched.
 	DescribeTable("that names another network leaves no route of the old one on the uplink",
 		Label("issue:flannel-1604"), suite.Red("no-clean-up-at-start"),
-		func(ctx SpecContext, from harness.Options, configs ...string) {
-			c := running(ctx, from)
+		func(ctx SpecContext, from suite.Options, configs ...string) {
+			c := chaos.Running(ctx, from)
 			waiveMoved(c)
 			for _, id := range []string{"kernel-holds-what-is-explained", "agent-makes-progress"} {
-				suite.Waive(c, id, "it looks for peers behind the VXLAN device")
+				c.Waive(id, "it looks for peers behind the VXLAN device")
 			}
 			theirs := "10.99.0.0/24 via 192.168.200.202 dev eth0"
-			suite.Inject(ctx, c, fault.Done{Node: "node01", What: "an administrator's route",
-				Do: func(m *node.Machine) error {
+			c.Inject(ctx, suite.Done{Node: "node01", What: "an administrator's route",
+				Do: func(m *suite.Machine) error {
 					return m.Netlink().RouteAdd(&netlink.Route{Gw: net.IPv4(192, 168, 200, 202), Dst: &net.IPNet{
 						IP: net.IPv4(10, 99, 0, 0), Mask: net.CIDRMask(24, 32),
 					}})
 				}})
 			for i, config := range configs {
-				suite.Step(c, "the network configuration becomes "+config)
+				c.Step("the network configuration becomes " + config)
 				Expect(c.Configure(ctx, config)).To(Succeed())
 				for _, n := range c.Nodes() {
-					suite.Inject(ctx, c, fault.AgentRestart{Node: n})
+					c.Inject(ctx, suite.AgentRestart{Node: n})
 				}
 				// Before the last change there is one to each peer, so that there is something to be left.
 				old := HaveLen(len(c.Nodes()) - 1)
@@ -140,13 +134,13 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 					WithTimeout(10*time.Second).Should(HaveLen(len(c.Nodes())-1), n)
 			}
 			Expect(overUplink(c, "node01", "10.99.")).To(ContainElement(HavePrefix(theirs)))
-			fresh := addPods(ctx, c, "fresh")
-			Expect(c.Expect(ctx, harness.Each(fresh, fresh, true)...)).To(Succeed())
+			fresh := c.AddPods(ctx, "fresh")
+			c.ExpectReach(ctx, suite.Each(fresh, fresh, true)...)
 		},
-		Entry("of host-gw", SpecTimeout(time.Minute), harness.Options{Backend: harness.BackendHostGW},
+		Entry("of host-gw", SpecTimeout(time.Minute), suite.Options{Backend: suite.BackendHostGW},
 			`{"Network":"172.16.0.0/16","SubnetLen":24,"Backend":{"Type":"host-gw"}}`,
 			`{"Network":"172.20.0.0/16","SubnetLen":24,"Backend":{"Type":"host-gw"}}`),
-		Entry("of direct routing", SpecTimeout(time.Minute), harness.Options{},
+		Entry("of direct routing", SpecTimeout(time.Minute), suite.Options{},
 			`{"Network":"172.16.0.0/16","SubnetLen":24,"Backend":{"Type":"vxlan","DirectRouting":true}}`,
 			`{"Network":"172.20.0.0/16","SubnetLen":24,"Backend":{"Type":"vxlan","DirectRouting":true}}`),
 	)
@@ -158,8 +152,8 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 		Label("issue:flannel-1011"),
 		suite.Red("keep-mtu"),
 		func(ctx SpecContext) {
-			c := running(ctx, harness.Options{})
-			suite.Inject(ctx, c, fault.ConfigChanged{
+			c := chaos.Running(ctx, suite.Options{})
+			c.Inject(ctx, suite.ConfigChanged{
 				Config: `{"Network":"172.16.0.0/16","SubnetLen":24,` +
 					`"Backend":{"Type":"vxlan","VNI":1,"Port":8472,"MTU":1400}}`,
 			})
@@ -167,7 +161,7 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 			for _, n := range c.Nodes() {
 				expectMTU(ctx, c, n, n+"-fresh", 1350)
 			}
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		},
 		SpecTimeout(time.Minute),
 	)
@@ -178,24 +172,20 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 	// theirs; packets of full size were swallowed. Right: all follow, without a restart.
 	It("with another MTU changes device, subnet.env, bridge and new pods, without a restart",
 		Label("issue:flannel-841"), suite.Red("keep-mtu"), func(ctx SpecContext) {
-			c := running(ctx, harness.Options{})
-			set := func(mtu int) func(*node.Machine) error {
-				return func(m *node.Machine) error {
-					link, err := m.Netlink().LinkByName(node.Uplink)
+			c := chaos.Running(ctx, suite.Options{})
+			set := func(mtu int) func(*suite.Machine) error {
+				return func(m *suite.Machine) error {
+					link, err := m.Netlink().LinkByName(suite.Uplink)
 					if err != nil {
 						return err
 					}
 					return m.Netlink().LinkSetMTU(link, mtu)
 				}
 			}
-			suite.Inject(
-				ctx,
-				c,
-				fault.Done{Node: "node02", What: "uplink with MTU 1400", Do: set(1400), Undo: set(1500)},
-			)
+			c.Inject(ctx, suite.Done{Node: "node02", What: "uplink with MTU 1400", Do: set(1400), Undo: set(1500)})
 			expectMTU(ctx, c, "node02", "node02-fresh", 1350)
-			suite.Heal(ctx, c)
+			c.Heal(ctx)
 			expectMTU(ctx, c, "node02", "node02-again", 1450)
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		}, SpecTimeout(time.Minute))
 })

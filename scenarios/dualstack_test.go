@@ -21,58 +21,51 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness"
-	"github.com/nemesh/nemesh/harness/driver"
-	"github.com/nemesh/nemesh/harness/fault"
-	"github.com/nemesh/nemesh/harness/node"
-	"github.com/nemesh/nemesh/harness/ns"
-	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
 var _ = Describe("flannel-2300", Label("issue:flannel-2300", "kind:dual-stack"), func() {
 	It("loses nothing in either family while etcd and an agent are away", func(ctx SpecContext) {
-		needs(driver.FeatureIPv6)
-		c := chaos.Cluster(ctx, harness.Options{Agent: ours(), IPv6: true})
-		Expect(c.StartMesh(ctx)).To(Succeed())
-		talkFor(ctx, c, 25)
-		suite.Inject(ctx, c, fault.EtcdStop{}, fault.AgentKill{Node: "node04"})
-		talkFor(ctx, c, 100)
+		suite.Needs(suite.FeatureIPv6)
+		c := chaos.Cluster(ctx, suite.Options{IPv6: true})
+		c.StartMesh(ctx)
+		c.TalkFor(ctx, 25)
+		c.Inject(ctx, suite.EtcdStop{}, suite.AgentKill{Node: "node04"})
+		c.TalkFor(ctx, 100)
 		for _, name := range c.Nodes() {
-			expectPermanent(ctx, c, name)
+			c.ExpectPermanent(ctx, name)
 			n, err := c.Node(name)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(linkMTU(n.NetNS(), "flannel-v6.1")).To(Equal(1430))
-			entries, err := observe.FDB(n.NetNS(), "flannel-v6.1")
+			Expect(linkMTU(n.NetNS(), device6)).To(Equal(1430))
+			entries, err := suite.FDBOf(n.NetNS(), device6)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(entries).To(HaveLen(len(c.Nodes())-1), "IPv6 peers of %s", name)
 			for _, e := range entries {
 				Expect(e.String()).To(HaveSuffix("PERMANENT"))
 			}
 		}
-		_, err := c.HealOne(ctx, fault.EtcdStop{})
+		c.HealOne(ctx, suite.EtcdStop{})
+		c.Heal(ctx)
+		_, err := c.Mesh().Report().Pair(suite.Over6("node01-pod1"), suite.Over6("node04-pod1"))
 		Expect(err).NotTo(HaveOccurred())
-		suite.Heal(ctx, c)
-		_, err = c.Mesh().Report().Pair(harness.Over6("node01-pod1"), harness.Over6("node04-pod1"))
-		Expect(err).NotTo(HaveOccurred())
-		expectNothingLost(ctx, c)
-	}, long, suite.Red("new-device-at-start"), SpecTimeout(time.Minute))
+		c.ExpectNothingLost(ctx)
+	}, suite.Long, suite.Red("new-device-at-start"), SpecTimeout(time.Minute))
 
 	It("goes on over IPv4 with a node that has no IPv6 address", suite.Red("both-families-or-none"),
 		func(ctx SpecContext) {
-			needs(driver.FeatureIPv6)
-			c := chaos.Cluster(ctx, harness.Options{
-				Agent: ours(), IPv6: true, NoIPv6: []string{"node04"}, Idle: []string{"node04"},
+			suite.Needs(suite.FeatureIPv6)
+			c := chaos.Cluster(ctx, suite.Options{
+				IPv6: true, NoIPv6: []string{"node04"}, Idle: []string{"node04"},
 			})
-			suite.Step(c, "node04 joins, which has no IPv6 address")
+			c.Step("node04 joins, which has no IPv6 address")
 			Expect(c.StartAgent(ctx, "node04")).To(Succeed())
 			Expect(c.WaitConverged(ctx)).To(Succeed())
-			Expect(addPods(ctx, c, "pod1", "node04")[0].Addr6().IsValid()).To(BeFalse())
-			Expect(c.StartMesh(ctx)).To(Succeed())
-			talkFor(ctx, c, 50)
-			_, err := c.Mesh().Report().Pair(harness.Over6("node01-pod1"), harness.Over6("node02-pod1"))
+			Expect(c.AddPods(ctx, "pod1", "node04")[0].Addr6().IsValid()).To(BeFalse())
+			c.StartMesh(ctx)
+			c.TalkFor(ctx, 50)
+			_, err := c.Mesh().Report().Pair(suite.Over6("node01-pod1"), suite.Over6("node02-pod1"))
 			Expect(err).NotTo(HaveOccurred())
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		}, SpecTimeout(time.Minute))
 })
 
@@ -86,12 +79,12 @@ const plainSubnet = "172.16.250.0/24"
 var plainMAC = net.HardwareAddr{2, 0, 0, 0, 0, 0xfa}
 
 // layOutFlannel gives a machine what a plain flannel of IPv4 leaves in the kernel and on disk.
-func layOutFlannel(ctx context.Context, c *harness.Cluster, name string, peers ...string) {
+func layOutFlannel(ctx context.Context, c *suite.Cluster, name string, peers ...string) {
 	GinkgoHelper()
 	leases, err := c.Leases(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	suite.Inject(ctx, c, fault.Done{Node: name, What: "a plain flannel's device, entries and subnet file",
-		Do: func(m *node.Machine) error {
+	c.Inject(ctx, suite.Done{Node: name, What: "a plain flannel's device, entries and subnet file",
+		Do: func(m *suite.Machine) error {
 			index, err := plainDevice(m)
 			if err != nil {
 				return err
@@ -101,12 +94,12 @@ func layOutFlannel(ctx context.Context, c *harness.Cluster, name string, peers .
 				if err != nil {
 					return err
 				}
-				i := slices.IndexFunc(leases, func(l harness.Lease) bool { return l.PublicIP == p.Addr() })
+				i := slices.IndexFunc(leases, func(l suite.Lease) bool { return l.PublicIP == p.Addr() })
 				if i < 0 {
 					return fmt.Errorf("%s has no lease", peer)
 				}
 				key, _, _ := strings.Cut(leases[i].Key, "&")
-				err = plainPeer(m, index, strings.ReplaceAll(key, "-", "/"), p, macOf(c, peer))
+				err = plainPeer(m, index, strings.ReplaceAll(key, "-", "/"), p, c.MAC(peer))
 				if err != nil {
 					return err
 				}
@@ -120,9 +113,9 @@ func layOutFlannel(ctx context.Context, c *harness.Cluster, name string, peers .
 }
 
 // plainDevice makes flannel.1 and returns its index.
-func plainDevice(m *node.Machine) (int, error) {
+func plainDevice(m *suite.Machine) (int, error) {
 	nl := m.Netlink()
-	uplink, err := nl.LinkByName(node.Uplink)
+	uplink, err := nl.LinkByName(suite.Uplink)
 	if err != nil {
 		return 0, err
 	}
@@ -141,7 +134,7 @@ func plainDevice(m *node.Machine) (int, error) {
 }
 
 // plainPeer makes the entries that lead to a peer.
-func plainPeer(m *node.Machine, index int, subnet string, peer *node.Machine, mac string) error {
+func plainPeer(m *suite.Machine, index int, subnet string, peer *suite.Machine, mac string) error {
 	nl := m.Netlink()
 	hw, err := net.ParseMAC(mac)
 	if err != nil {
@@ -163,26 +156,25 @@ func plainPeer(m *node.Machine, index int, subnet string, peer *node.Machine, ma
 
 var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 	It("has a plain flannel with an IPv4 lease for a peer of IPv4, and IPv6 goes on among the others",
-		long, suite.Red("both-families-or-none"), func(ctx SpecContext) {
-			needs(driver.FeatureIPv6)
-			c := chaos.Cluster(ctx, harness.Options{Agent: ours(), IPv6: true, Idle: []string{"node04"}})
+		suite.Long, suite.Red("both-families-or-none"), func(ctx SpecContext) {
+			suite.Needs(suite.FeatureIPv6)
+			c := chaos.Cluster(ctx, suite.Options{IPv6: true, Idle: []string{"node04"}})
 			m, err := c.Machine("node04")
 			Expect(err).NotTo(HaveOccurred())
 			layOutFlannel(ctx, c, "node04", "node01", "node02", "node03")
-			suite.Inject(ctx, c, fault.KeysPut{What: "the plain flannel's lease", Keys: map[string]string{
+			c.Inject(ctx, suite.KeysPut{What: "the plain flannel's lease", Keys: map[string]string{
 				"subnets/" + strings.ReplaceAll(plainSubnet, "/", "-"): fmt.Sprintf(`{"PublicIP":%q,`+
 					`"PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":%q}}`, m.Addr(), plainMAC),
 			}})
-			Expect(addPods(ctx, c, "pod1", "node04")[0].Addr6().IsValid()).To(BeFalse())
-			Expect(c.StartMesh(ctx)).To(Succeed())
-			talkFor(ctx, c, 25)
-			suite.Inject(ctx, c, fault.AgentRestart{Node: "node02"}, fault.EtcdStop{})
-			talkFor(ctx, c, 50)
-			_, err = c.HealOne(ctx, fault.EtcdStop{})
-			Expect(err).NotTo(HaveOccurred())
-			talkFor(ctx, c, 50)
+			Expect(c.AddPods(ctx, "pod1", "node04")[0].Addr6().IsValid()).To(BeFalse())
+			c.StartMesh(ctx)
+			c.TalkFor(ctx, 25)
+			c.Inject(ctx, suite.AgentRestart{Node: "node02"}, suite.EtcdStop{})
+			c.TalkFor(ctx, 50)
+			c.HealOne(ctx, suite.EtcdStop{})
+			c.TalkFor(ctx, 50)
 			for _, name := range []string{"node01", "node02", "node03"} {
-				expectPermanent(ctx, c, name)
+				c.ExpectPermanent(ctx, name)
 				Expect(plane6(c, name)).To(HaveLen(3*2), "of the two peers of %s that have IPv6", name)
 				agent, err := c.Agent(name)
 				Expect(err).NotTo(HaveOccurred())
@@ -193,35 +185,35 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 				_, err = c.Mesh().Report().Pair(pair[0], pair[1])
 				Expect(err).NotTo(HaveOccurred())
 			}
-			_, err = c.Mesh().Report().Pair(harness.Over6("node01-pod1"), harness.Over6("node03-pod1"))
+			_, err = c.Mesh().Report().Pair(suite.Over6("node01-pod1"), suite.Over6("node03-pod1"))
 			Expect(err).NotTo(HaveOccurred())
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		}, SpecTimeout(time.Minute))
 
 	DescribeTable("tampering with IPv6 is repaired within a second", suite.Red("deaf"),
-		func(ctx SpecContext, what string, do func(*node.Machine, netlink.Link) error) {
-			c := running(ctx, harness.Options{IPv6: true})
+		func(ctx SpecContext, what string, do func(*suite.Machine, netlink.Link) error) {
+			c := chaos.Running(ctx, suite.Options{IPv6: true})
 			before := plane6(c, "node02")
 			Expect(before).To(HaveLen(3*(len(c.Nodes())-1)), "a route, a neighbour, a forwarding entry for each")
 			for _, line := range before {
 				Expect(line).To(Or(HavePrefix("route"), HaveSuffix("PERMANENT")))
 			}
-			suite.Inject(ctx, c, fault.Done{Node: "node02", What: what, Do: func(m *node.Machine) error {
+			c.Inject(ctx, suite.Done{Node: "node02", What: what, Do: func(m *suite.Machine) error {
 				link, err := m.Netlink().LinkByName(device6)
 				if err != nil {
 					return err
 				}
 				return do(m, link)
 			}})
-			expectRepaired(ctx, c, "node02", func() ([]string, error) { return plane6(c, "node02"), nil }, before)
+			c.ExpectRepaired(ctx, "node02", func() ([]string, error) { return plane6(c, "node02"), nil }, before)
 		},
 		Entry("routes", SpecTimeout(time.Minute), "IPv6 routes deleted",
-			func(m *node.Machine, link netlink.Link) error {
+			func(m *suite.Machine, link netlink.Link) error {
 				return ofEach(overlay6(m, link), func(r netlink.Route) error { return m.Netlink().RouteDel(&r) })
 			}),
 		Entry("routes that lead elsewhere", SpecTimeout(time.Minute), "IPv6 routes changed",
-			func(m *node.Machine, link netlink.Link) error {
-				uplink, err := m.Netlink().LinkByName(node.Uplink)
+			func(m *suite.Machine, link netlink.Link) error {
+				uplink, err := m.Netlink().LinkByName(suite.Uplink)
 				if err != nil {
 					return err
 				}
@@ -234,28 +226,28 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 				})
 			}),
 		Entry("neighbours", SpecTimeout(time.Minute), "IPv6 neighbours deleted",
-			func(m *node.Machine, link netlink.Link) error {
+			func(m *suite.Machine, link netlink.Link) error {
 				return ofEach(neighbours6(m, link, netlink.FAMILY_V6), func(n netlink.Neigh) error {
 					return m.Netlink().NeighDel(&n)
 				})
 			}),
 		Entry("neighbours that age", SpecTimeout(time.Minute), "IPv6 neighbours with another MAC, and STALE",
-			func(m *node.Machine, link netlink.Link) error {
+			func(m *suite.Machine, link netlink.Link) error {
 				return ofEach(neighbours6(m, link, netlink.FAMILY_V6), func(n netlink.Neigh) error {
 					n.State, n.HardwareAddr = netlink.NUD_STALE, plainMAC
 					return m.Netlink().NeighSet(&n)
 				})
 			}),
 		Entry("forwarding entries", SpecTimeout(time.Minute), "IPv6 forwarding entries deleted",
-			func(m *node.Machine, link netlink.Link) error {
+			func(m *suite.Machine, link netlink.Link) error {
 				return ofEach(neighbours6(m, link, unix.AF_BRIDGE), func(n netlink.Neigh) error {
 					return m.Netlink().NeighDel(&n)
 				})
 			}),
 		Entry("the device", SpecTimeout(time.Minute), "IPv6 device deleted",
-			func(m *node.Machine, link netlink.Link) error { return m.Netlink().LinkDel(link) }),
+			func(m *suite.Machine, link netlink.Link) error { return m.Netlink().LinkDel(link) }),
 		Entry("forwarding off", SpecTimeout(time.Minute), "IPv6 forwarding switched off",
-			func(m *node.Machine, _ netlink.Link) error { return m.Sysctl("net.ipv6.conf.all.forwarding", "0") }),
+			func(m *suite.Machine, _ netlink.Link) error { return m.Sysctl("net.ipv6.conf.all.forwarding", "0") }),
 	)
 })
 
@@ -272,9 +264,9 @@ func ofEach[T any](all []T, do func(T) error) error {
 }
 
 // overlay6 lists the routes to peers over the IPv6 device.
-func overlay6(m *node.Machine, link netlink.Link) []netlink.Route {
+func overlay6(m *suite.Machine, link netlink.Link) []netlink.Route {
 	GinkgoHelper()
-	all, err := ns.Complete(func() ([]netlink.Route, error) {
+	all, err := suite.Complete(func() ([]netlink.Route, error) {
 		return m.Netlink().RouteList(link, netlink.FAMILY_V6)
 	})
 	Expect(err).NotTo(HaveOccurred())
@@ -282,9 +274,9 @@ func overlay6(m *node.Machine, link netlink.Link) []netlink.Route {
 }
 
 // neighbours6 lists the entries of a table of the IPv6 device that are not the kernel's own.
-func neighbours6(m *node.Machine, link netlink.Link, family int) []netlink.Neigh {
+func neighbours6(m *suite.Machine, link netlink.Link, family int) []netlink.Neigh {
 	GinkgoHelper()
-	all, err := ns.Complete(func() ([]netlink.Neigh, error) {
+	all, err := suite.Complete(func() ([]netlink.Neigh, error) {
 		return m.Netlink().NeighList(link.Attrs().Index, family)
 	})
 	Expect(err).NotTo(HaveOccurred())
@@ -293,7 +285,7 @@ func neighbours6(m *node.Machine, link netlink.Link, family int) []netlink.Neigh
 
 // plane6 lists what leads to the peers over IPv6: a route, a neighbour and a forwarding entry for each. It
 // is empty while the device is gone.
-func plane6(c *harness.Cluster, name string) []string {
+func plane6(c *suite.Cluster, name string) []string {
 	GinkgoHelper()
 	m, err := c.Machine(name)
 	Expect(err).NotTo(HaveOccurred())
@@ -307,7 +299,7 @@ func plane6(c *harness.Cluster, name string) []string {
 	}
 	for _, family := range []int{netlink.FAMILY_V6, unix.AF_BRIDGE} {
 		for _, n := range neighbours6(m, link, family) {
-			lines = append(lines, fmt.Sprintf("%s at %s %s", n.IP, n.HardwareAddr, observe.StateName(n.State)))
+			lines = append(lines, fmt.Sprintf("%s at %s %s", n.IP, n.HardwareAddr, suite.NeighbourState(n.State)))
 		}
 	}
 	slices.Sort(lines)

@@ -14,17 +14,12 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/nemesh/nemesh/harness"
-	"github.com/nemesh/nemesh/harness/driver"
-	"github.com/nemesh/nemesh/harness/fault"
-	"github.com/nemesh/nemesh/harness/node"
-	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
 // globalIPv6 lists the uplink's IPv6 addresses that are not link-local.
-func globalIPv6(m *node.Machine) (netlink.Link, []netlink.Addr, error) {
-	link, err := m.Netlink().LinkByName(node.Uplink)
+func globalIPv6(m *suite.Machine) (netlink.Link, []netlink.Addr, error) {
+	link, err := m.Netlink().LinkByName(suite.Uplink)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -39,16 +34,16 @@ func globalIPv6(m *node.Machine) (netlink.Link, []netlink.Addr, error) {
 }
 
 // uplinkWithoutIPv6 takes the uplink's IPv6 address away; the heal gives it back.
-func uplinkWithoutIPv6(name string, own net.IPNet) fault.Fault {
-	return fault.Done{Node: name, What: "uplink without its IPv6 address",
-		Do: func(m *node.Machine) error {
+func uplinkWithoutIPv6(name string, own net.IPNet) suite.Fault {
+	return suite.Done{Node: name, What: "uplink without its IPv6 address",
+		Do: func(m *suite.Machine) error {
 			link, all, err := globalIPv6(m)
 			if err != nil {
 				return err
 			}
 			return ofEach(all, func(a netlink.Addr) error { return m.Netlink().AddrDel(link, &a) })
 		},
-		Undo: func(m *node.Machine) error {
+		Undo: func(m *suite.Machine) error {
 			link, _, err := globalIPv6(m)
 			if err != nil {
 				return err
@@ -58,21 +53,21 @@ func uplinkWithoutIPv6(name string, own net.IPNet) fault.Fault {
 }
 
 // ofIPv6 tells whether a pair of the mesh is one of IPv6 and has the node as an end.
-func ofIPv6(p probe.PairReport, name string) bool {
+func ofIPv6(p suite.PairReport, name string) bool {
 	return strings.Contains(p.From, "IPv6") &&
 		(strings.HasPrefix(p.From, name) || strings.HasPrefix(p.To, name))
 }
 
 var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 	It("keeps device and lease while the uplink has lost its IPv6 address, and loses nothing of IPv4",
-		long, suite.Red("address-not-kept"), func(ctx SpecContext) {
-			c := running(ctx, harness.Options{IPv6: true})
+		suite.Long, suite.Red("address-not-kept"), func(ctx SpecContext) {
+			c := chaos.Running(ctx, suite.Options{IPv6: true})
 			m, err := c.Machine("node02")
 			Expect(err).NotTo(HaveOccurred())
 			_, own, err := globalIPv6(m)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(own).To(HaveLen(1))
-			before, entries := deviceOf(c, "node02"), plane6(c, "node02")
+			before, entries := c.DeviceIdentity("node02"), plane6(c, "node02")
 			link6, err := m.Netlink().LinkByName(device6)
 			Expect(err).NotTo(HaveOccurred())
 			leases, err := c.Leases(ctx)
@@ -88,21 +83,21 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 				again, err := m.Netlink().LinkByName(device6)
 				Expect(err).NotTo(HaveOccurred())
 				Expect(again.Attrs().Index).To(Equal(link6.Attrs().Index), "the IPv6 device was made anew")
-				Expect(deviceOf(c, "node02")).To(Equal(before))
+				Expect(c.DeviceIdentity("node02")).To(Equal(before))
 				Eventually(ctx, func() []string { return plane6(c, "node02") }).Should(Equal(entries))
 				Eventually(ctx, func() []string { return plane6(c, "node01") }).
 					Should(Equal(theirs), "what a peer has of it")
 			}
 			const rounds = 2
 			for range rounds {
-				suite.Inject(ctx, c, uplinkWithoutIPv6("node02", *own[0].IPNet))
-				talkFor(ctx, c, 75)
+				c.Inject(ctx, uplinkWithoutIPv6("node02", *own[0].IPNet))
+				c.TalkFor(ctx, 75)
 				stays()
-				at := suite.Heal(ctx, c)
-				expectRecovered(ctx, c, at, time.Second)
+				at := c.Heal(ctx)
+				c.ExpectRecovered(ctx, at, time.Second)
 				stays()
 			}
-			if isOurs() {
+			if suite.IsOurs() {
 				agent, err := c.Agent("node02")
 				Expect(err).NotTo(HaveOccurred())
 				log := strings.Join(agent.Tail(200), "\n")
@@ -110,13 +105,13 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 				Expect(strings.Count(log, "has its address of IPv6 again")).To(Equal(rounds), log)
 				Expect(log).NotTo(ContainSubstring("level=ERROR"))
 			}
-			expectFreshPods(ctx, c, "fresh")
+			c.ExpectFreshPods(ctx, "fresh")
 			report, err := c.Mesh().Settle(ctx)
 			Expect(err).NotTo(HaveOccurred())
-			lost, sent := report.Lost(func(p probe.PairReport) bool { return !ofIPv6(p, "node02") })
+			lost, sent := report.Lost(func(p suite.PairReport) bool { return !ofIPv6(p, "node02") })
 			Expect(sent).To(BeNumerically(">", 0))
 			Expect(lost).To(BeZero(), "of %d echoes that are not of IPv6 and node02", sent)
-			gone, _ := report.Lost(func(p probe.PairReport) bool { return ofIPv6(p, "node02") })
+			gone, _ := report.Lost(func(p suite.PairReport) bool { return ofIPv6(p, "node02") })
 			Expect(gone).To(BeNumerically(">", 0), "IPv6 of node02 has felt nothing, so nothing was broken")
 		}, SpecTimeout(time.Minute))
 })
@@ -124,23 +119,23 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 var _ = Describe("IPv6 alone", Label("kind:dual-stack"), func() {
 	It(
 		"makes a network of nodes whose leases name no IPv4 address",
-		long,
+		suite.Long,
 		suite.Red("new-device-at-start"),
 		func(ctx SpecContext) {
-			needs(driver.FeatureIPv6)
+			suite.Needs(suite.FeatureIPv6)
 			names := []string{"node01", "node02", "node03"}
-			c := chaos.Cluster(ctx, harness.Options{
-				Agent: ours(), IPv6: true, Nodes: len(names), Idle: names, PodsPerNode: -1,
+			c := chaos.Cluster(ctx, suite.Options{
+				IPv6: true, Nodes: len(names), Idle: names, PodsPerNode: -1,
 			})
 			const why = "it looks at IPv4, which this network has not"
 			for _, id := range []string{
 				"one-lease-per-node", "agent-makes-progress", "leases-do-not-overlap", "subnet-file-equals-lease",
 			} {
-				suite.Waive(c, id, why)
+				c.Waive(id, why)
 			}
-			suite.Inject(ctx, c, fault.ConfigChanged{Config: fmt.Sprintf(
+			c.Inject(ctx, suite.ConfigChanged{Config: fmt.Sprintf(
 				`{"EnableIPv4":false,"EnableIPv6":true,"IPv6Network":%q,"Backend":{"Type":"vxlan","VNI":1,"Port":8472}}`,
-				harness.Network6)})
+				suite.Network6)})
 			for _, name := range names {
 				_, err := c.LaunchAgent(ctx, name)
 				Expect(err).NotTo(HaveOccurred())
@@ -169,7 +164,7 @@ var _ = Describe("IPv6 alone", Label("kind:dual-stack"), func() {
 				for _, a := range all {
 					if a.Scope == unix.RT_SCOPE_UNIVERSE {
 						overlay[name] = a.IP.String()
-						Expect(c.Mesh().Add(probe.Endpoint{Name: name + " (IPv6)", NS: m.NetNS(),
+						Expect(c.Mesh().Add(suite.Endpoint{Name: name + " (IPv6)", NS: m.NetNS(),
 							Addr: prefix(a.IP.String() + "/128").Addr()})).To(Succeed())
 					}
 				}
@@ -178,29 +173,27 @@ var _ = Describe("IPv6 alone", Label("kind:dual-stack"), func() {
 			for _, from := range names {
 				for _, to := range names {
 					if from != to {
-						Expect(c.Mesh().Probe(harness.Over6(from), harness.Over6(to))).To(Succeed())
+						Expect(c.Mesh().Probe(suite.Over6(from), suite.Over6(to))).To(Succeed())
 					}
 				}
 			}
-			talkFor(ctx, c, 25)
-			suite.Inject(ctx, c, fault.EtcdStop{}, fault.AgentKill{Node: "node02"})
+			c.TalkFor(ctx, 25)
+			c.Inject(ctx, suite.EtcdStop{}, suite.AgentKill{Node: "node02"})
 			// The heal alone would wait for the device of IPv4, which this network has not.
 			agent, err := c.LaunchAgent(ctx, "node02")
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(ctx, agent.Ready()).WithTimeout(10*time.Second).Should(BeClosed(), "node02 starts as saved")
-			_, err = c.HealOne(ctx, fault.AgentKill{Node: "node02"})
-			Expect(err).NotTo(HaveOccurred())
-			talkFor(ctx, c, 75)
-			_, err = c.HealOne(ctx, fault.EtcdStop{})
-			Expect(err).NotTo(HaveOccurred())
-			talkFor(ctx, c, 25)
+			c.HealOne(ctx, suite.AgentKill{Node: "node02"})
+			c.TalkFor(ctx, 75)
+			c.HealOne(ctx, suite.EtcdStop{})
+			c.TalkFor(ctx, 25)
 			expect("after a restart")
 			again, err := c.Leases(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			for i, l := range again {
 				Expect(l.Key).To(Equal(leases[i].Key))
 			}
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		},
 		SpecTimeout(time.Minute),
 	)

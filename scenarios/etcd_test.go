@@ -11,14 +11,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/nemesh/nemesh/harness"
-	"github.com/nemesh/nemesh/harness/driver"
-	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
 // keepsWorking breaks etcd for longer than a lease lives, heals it, and has a node join.
-func keepsWorking(ctx context.Context, c *harness.Cluster, broken fault.Fault) {
+func keepsWorking(ctx context.Context, c *suite.Cluster, broken suite.Fault) {
 	GinkgoHelper()
 	before := subnets(c, "node01", "node02", "node03")
 	pids := map[string]int{}
@@ -27,15 +24,15 @@ func keepsWorking(ctx context.Context, c *harness.Cluster, broken fault.Fault) {
 		Expect(err).NotTo(HaveOccurred())
 		pids[n] = agent.Pid()
 	}
-	suite.Inject(ctx, c, broken)
-	talkFor(ctx, c, 150)
-	suite.Heal(ctx, c)
+	c.Inject(ctx, broken)
+	c.TalkFor(ctx, 150)
+	c.Heal(ctx)
 	// Ended leases are listed until etcd looks for them, which is every half second (lease/lessor.go, runLoop).
-	Eventually(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).WithTimeout(10*time.Second).
+	Eventually(ctx, func() ([]suite.Lease, error) { return c.Leases(ctx) }).WithTimeout(10*time.Second).
 		Should(haveTime(len(before), time.Second), "the leases are not renewed")
 	Eventually(ctx, func() []string { return leasesOf(ctx, c, "node01", "node02", "node03") }).
 		WithTimeout(10*time.Second).Should(Equal(before), "the leases are not renewed")
-	suite.Step(c, "node04 joins")
+	c.Step("node04 joins")
 	Expect(c.StartAgent(ctx, "node04")).To(Succeed())
 	Expect(c.WaitConverged(ctx)).To(Succeed())
 	for n, pid := range pids {
@@ -44,8 +41,8 @@ func keepsWorking(ctx context.Context, c *harness.Cluster, broken fault.Fault) {
 		Expect(agent.Running()).To(BeTrue(), "the agent on %s has ended", n)
 		Expect(agent.Pid()).To(Equal(pid), "the agent on %s was restarted", n)
 	}
-	expectFreshPods(ctx, c, "fresh")
-	expectNothingLost(ctx, c)
+	c.ExpectFreshPods(ctx, "fresh")
+	c.ExpectNothingLost(ctx)
 }
 
 var _ = Describe("etcd", Label("kind:survival"), func() {
@@ -53,18 +50,18 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	// certificates had expired, and agents gave up their lease or ended. Right: the data plane stays, and
 	// they go on trying.
 	DescribeTable("that fails for longer than a lease lives costs no packet and no restart",
-		long, suite.Red("renewal-gives-up"),
-		func(ctx SpecContext, tls bool, broken fault.Fault) {
+		suite.Long, suite.Red("renewal-gives-up"),
+		func(ctx SpecContext, tls bool, broken suite.Fault) {
 			if tls {
-				needs(driver.FeatureLeaseTTL)
+				suite.Needs(suite.FeatureLeaseTTL)
 			}
-			c := running(ctx, harness.Options{
+			c := chaos.Running(ctx, suite.Options{
 				Nodes: 4, Idle: []string{"node04"}, LeaseTTL: 2 * time.Second, EtcdTLS: tls,
 			})
 			keepsWorking(ctx, c, broken)
 		},
 		Entry("by refusing writes for want of space", SpecTimeout(time.Minute),
-			Label("issue:flannel-1240", "fault:etcd-no-space"), false, fault.EtcdNoSpace{}),
+			Label("issue:flannel-1240", "fault:etcd-no-space"), false, suite.EtcdNoSpace{}),
 		Entry(
 			"by refusing the agents' writes",
 			SpecTimeout(time.Minute),
@@ -73,14 +70,14 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 				"fault:etcd-write-removed",
 			),
 			true,
-			fault.EtcdPermissionRemoved{KeepRead: true},
+			suite.EtcdPermissionRemoved{KeepRead: true},
 		),
 		Entry("by refusing the agents altogether", SpecTimeout(time.Minute),
-			Label("issue:flannel-904", "fault:etcd-permission-removed"), true, fault.EtcdPermissionRemoved{}),
+			Label("issue:flannel-904", "fault:etcd-permission-removed"), true, suite.EtcdPermissionRemoved{}),
 		Entry("by an expired certificate", SpecTimeout(time.Minute),
-			Label("issue:flannel-1133", "fault:etcd-cert-expired"), true, fault.EtcdCertExpired{}),
+			Label("issue:flannel-1133", "fault:etcd-cert-expired"), true, suite.EtcdCertExpired{}),
 		Entry("by a certificate of an authority nobody trusts", SpecTimeout(time.Minute),
-			Label("issue:flannel-1133", "fault:etcd-cert-replaced"), true, fault.EtcdCertReplaced{}),
+			Label("issue:flannel-1133", "fault:etcd-cert-replaced"), true, suite.EtcdCertReplaced{}),
 	)
 
 	// flannel#829, #432. Reported: certificates were renewed on disk, and agents used the old ones until
@@ -88,34 +85,34 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	It("takes an agent back whose certificate was renewed on disk, without a restart",
 		Label("issue:flannel-829", "fault:client-cert-expired"), suite.Red("certificates-once"),
 		func(ctx SpecContext) {
-			c := running(ctx, harness.Options{LeaseTTL: 2 * time.Second, EtcdTLS: true})
+			c := chaos.Running(ctx, suite.Options{LeaseTTL: 2 * time.Second, EtcdTLS: true})
 			before := subnets(c)
-			suite.Inject(ctx, c, fault.ClientCertExpired{Node: "node02"})
-			suite.Step(c, "the agent on node02 is restarted, and finds the expired certificate")
+			c.Inject(ctx, suite.ClientCertExpired{Node: "node02"})
+			c.Step("the agent on node02 is restarted, and finds the expired certificate")
 			agent, err := c.Agent("node02")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(agent.Terminate(ctx, 5*time.Second)).To(Succeed())
 			Expect(c.StartAgent(ctx, "node02")).To(Succeed())
 			agent, err = c.Agent("node02")
 			Expect(err).NotTo(HaveOccurred())
-			suite.Inject(ctx, c, fault.LeaseExpire{Node: "node02", Within: 10 * time.Second})
-			suite.Heal(ctx, c)
+			c.Inject(ctx, suite.LeaseExpire{Node: "node02", Within: 10 * time.Second})
+			c.Heal(ctx)
 			Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10 * time.Second).
 				Should(Equal(before))
 			again, err := c.Agent("node02")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(again.Pid()).To(Equal(agent.Pid()), "the agent was restarted")
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		}, SpecTimeout(time.Minute))
 
 	// flannel#1633, #390. Reported: an agent stayed with the one member that it had first, which was gone.
 	// Right: any member that lives will do.
 	It(
 		"of three members loses its leader, then its quorum",
-		long, Label("fault:etcd-member-loss", "fault:etcd-quorum-loss"),
+		suite.Long, Label("fault:etcd-member-loss", "fault:etcd-quorum-loss"),
 		suite.Red("first-endpoint-only"),
 		func(ctx SpecContext) {
-			c := running(ctx, harness.Options{
+			c := chaos.Running(ctx, suite.Options{
 				Nodes: 5, Idle: []string{"node04", "node05"}, EtcdMembers: 3, LeaseTTL: 2 * time.Second,
 			})
 			three := []string{"node01", "node02", "node03"}
@@ -123,24 +120,24 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			leader, err := c.Etcd().Leader(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			if leader != c.Etcd().Members()[0] { // the leader that is lost is to be the agents' first endpoint
-				suite.Inject(ctx, c, fault.EtcdLeaderMoved{})
+				c.Inject(ctx, suite.EtcdLeaderMoved{})
 			}
-			suite.Inject(ctx, c, fault.EtcdMemberLost{})
-			suite.Step(c, "node04 joins, with two members")
+			c.Inject(ctx, suite.EtcdMemberLost{})
+			c.Step("node04 joins, with two members")
 			Expect(c.StartAgent(ctx, "node04")).To(Succeed())
 			Expect(c.WaitConverged(ctx)).To(Succeed())
-			suite.Heal(ctx, c)
-			suite.Inject(ctx, c, fault.EtcdQuorumLost{})
-			talkFor(ctx, c, 150)
-			suite.Step(c, "pods are made while etcd has no quorum")
-			expectFreshPods(ctx, c, "no-quorum")
-			suite.Heal(ctx, c)
+			c.Heal(ctx)
+			c.Inject(ctx, suite.EtcdQuorumLost{})
+			c.TalkFor(ctx, 150)
+			c.Step("pods are made while etcd has no quorum")
+			c.ExpectFreshPods(ctx, "no-quorum")
+			c.Heal(ctx)
 			Eventually(ctx, func() []string { return leasesOf(ctx, c, three...) }).WithTimeout(10 * time.Second).
 				Should(Equal(before))
-			suite.Step(c, "node05 joins")
+			c.Step("node05 joins")
 			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
 			Expect(c.WaitConverged(ctx)).To(Succeed())
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		},
 		SpecTimeout(time.Minute),
 	)
@@ -149,20 +146,20 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	// minutes. Right: noticed, and another is made.
 	It("whose connection to a node goes silent is noticed, and another joins", Label("fault:etcd-black-hole"),
 		suite.Red("watch-not-relisted"), func(ctx SpecContext) {
-			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}})
-			suite.Inject(ctx, c, fault.EtcdBlackHole{Node: "node01"})
+			c := chaos.Running(ctx, suite.Options{Nodes: 4, Idle: []string{"node04"}})
+			c.Inject(ctx, suite.EtcdBlackHole{Node: "node01"})
 			agent, err := c.Agent("node01")
 			Expect(err).NotTo(HaveOccurred())
 			at := time.Now()
-			if isOurs() {
+			if suite.IsOurs() {
 				Eventually(ctx, func() []string { return agent.Tail(20) }).WithTimeout(5 * time.Second).
 					Should(ContainElement(ContainSubstring("etcd does not answer")))
 				c.Figure("silence noticed after", time.Since(at).Seconds(), "s")
 			}
-			suite.Step(c, "node04 joins, and node01 cannot hear of it")
+			c.Step("node04 joins, and node01 cannot hear of it")
 			Expect(c.StartAgent(ctx, "node04")).To(Succeed())
-			suite.Heal(ctx, c)
+			c.Heal(ctx)
 			Expect(c.WaitConverged(ctx)).To(Succeed())
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		}, SpecTimeout(time.Minute))
 })

@@ -15,48 +15,41 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/nemesh/nemesh/harness"
-	"github.com/nemesh/nemesh/harness/fault"
-	"github.com/nemesh/nemesh/harness/node"
-	"github.com/nemesh/nemesh/harness/observe"
-	"github.com/nemesh/nemesh/harness/pod"
-	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
 // controlPlaneLost is what the reporter did: etcd stopped, the agent on node04 killed, and time passed.
-var controlPlaneLost = []fault.Fault{
-	fault.EtcdStop{}, fault.AgentKill{Node: "node04"},
-	fault.AgeNeighbours{Nodes: []string{"node01", "node02", "node03", "node04"}},
+var controlPlaneLost = []suite.Fault{
+	suite.EtcdStop{}, suite.AgentKill{Node: "node04"},
+	suite.AgeNeighbours{Nodes: []string{"node01", "node02", "node03", "node04"}},
 }
 
 var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane", "fault:etcd-stop"), func() {
 	It("loses nothing on our overlay while etcd and an agent are away", func(ctx SpecContext) {
-		c := chaos.Cluster(ctx, harness.Options{Agent: ours()})
-		needsDevice(c) // without one there are no neighbours of pods that could age
-		silent := addPods(ctx, c, "silent")
-		Expect(c.StartMesh(ctx)).To(Succeed())
-		talkFor(ctx, c, 25)
-		suite.Inject(ctx, c, controlPlaneLost...)
+		c := chaos.Cluster(ctx, suite.Options{})
+		c.NeedsDevice() // without one there are no neighbours of pods that could age
+		silent := c.AddPods(ctx, "silent")
+		c.StartMesh(ctx)
+		c.TalkFor(ctx, 25)
+		c.Inject(ctx, controlPlaneLost...)
 
-		suite.Step(c, "the mesh goes on for longer than entries take to age")
-		talkFor(ctx, c, 200)
+		c.Step("the mesh goes on for longer than entries take to age")
+		c.TalkFor(ctx, 200)
 		for _, name := range c.Nodes() {
-			expectPermanent(ctx, c, name)
+			c.ExpectPermanent(ctx, name)
 		}
-		suite.Step(c, "a pod is made on every node during the outage")
-		fresh := addPods(ctx, c, "fresh")
-		Expect(c.Expect(ctx, harness.Each(fresh, c.Pods(), true)...)).To(Succeed())
-		suite.Step(c, "pairs that were silent until now are asked")
-		Expect(c.Expect(ctx, harness.Each(silent, c.Pods(), true)...)).To(Succeed())
+		c.Step("a pod is made on every node during the outage")
+		fresh := c.AddPods(ctx, "fresh")
+		c.ExpectReach(ctx, suite.Each(fresh, c.Pods(), true)...)
+		c.Step("pairs that were silent until now are asked")
+		c.ExpectReach(ctx, suite.Each(silent, c.Pods(), true)...)
 
 		// etcd comes back first: an agent that cannot start without it is another report's matter.
-		_, err := c.HealOne(ctx, fault.EtcdStop{})
-		Expect(err).NotTo(HaveOccurred())
-		suite.Heal(ctx, c)
-		talkFor(ctx, c, 25)
-		expectNothingLost(ctx, c)
-	}, long, suite.Red("on-demand-neighbours"), SpecTimeout(time.Minute))
+		c.HealOne(ctx, suite.EtcdStop{})
+		c.Heal(ctx)
+		c.TalkFor(ctx, 25)
+		c.ExpectNothingLost(ctx)
+	}, suite.Long, suite.Red("on-demand-neighbours"), SpecTimeout(time.Minute))
 
 	Describe(
 		"with neighbours resolved on demand",
@@ -65,47 +58,42 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 		Label("defect:on-demand-neighbours", "detect:exempt"),
 		func() {
 			var (
-				c              *harness.Cluster
-				neighbours     *observe.NeighbourWatch
-				arp            *observe.ARPWatch
-				near, far      *pod.Pod // on node01 and on node04, talking all the time
+				c              *suite.Cluster
+				neighbours     *suite.NeighbourWatch
+				arp            *suite.ARPWatch
+				near, far      *suite.Pod // on node01 and on node04, talking all the time
 				lost           time.Time
-				during         probe.Report
-				unmet, unmet04 *pod.Pod
+				during         suite.Report
+				unmet, unmet04 *suite.Pod
 			)
 
 			BeforeAll(func(ctx SpecContext) {
-				c = chaos.Cluster(ctx, harness.Options{Agent: withDefect("on-demand-neighbours")})
+				c = chaos.Cluster(ctx, suite.Options{Agent: suite.WithDefect("on-demand-neighbours")})
 				const why = "the defect has one route for the whole network, and no neighbour that lasts"
-				suite.Waive(c, "kernel-holds-what-is-explained", why)
-				suite.Waive(c, "agent-makes-progress", why)
+				c.Waive("kernel-holds-what-is-explained", why)
+				c.Waive("agent-makes-progress", why)
 				near, far = c.PodsOn("node01")[0], c.PodsOn("node04")[0]
 				var err error
 				unmet, err = c.AddPod(ctx, "node01", "unmet")
 				Expect(err).NotTo(HaveOccurred())
 				unmet04, err = c.AddPod(ctx, "node04", "unmet04")
 				Expect(err).NotTo(HaveOccurred())
-				Expect(meshAmong(ctx, c)).To(Succeed())
+				c.StartMesh(ctx, firstPods(c)...)
 				node04, err := c.Node("node04")
 				Expect(err).NotTo(HaveOccurred())
 				// When neighbours fail, each packet that waited for one is answered with an ICMP error, and many waited
 				// for each. The kernel limits these by whom it tells, and all of them to bursts of 50 (net/ipv4/icmp.c);
 				// a receiver has no room for hundreds. The last neighbour to fail would go untold: few wait, no limit.
 				Expect(node04.Sysctl("net.ipv4.icmp_ratemask", "0")).To(Succeed())
-				Expect(node04.Sysctl("net.ipv4.neigh."+node.SysctlName(c.Device())+".unres_qlen", "3")).To(Succeed())
-				neighbours, err = observe.WatchNeighbours(node04.NetNS(), c.Device())
-				Expect(err).NotTo(HaveOccurred())
-				DeferCleanup(neighbours.Close)
-				arp, err = observe.WatchARP(node04.NetNS(), c.Device())
-				Expect(err).NotTo(HaveOccurred())
-				DeferCleanup(arp.Close)
-				talkFor(ctx, c, 25)
-				suite.Inject(ctx, c, controlPlaneLost...)
+				Expect(node04.Sysctl("net.ipv4.neigh."+suite.SysctlName(c.Device())+".unres_qlen", "3")).To(Succeed())
+				neighbours, arp = c.WatchNeighbours("node04"), c.WatchARP("node04")
+				c.TalkFor(ctx, 25)
+				c.Inject(ctx, controlPlaneLost...)
 				lost = time.Now()
-				suite.Step(c, "pods of node01 and node04 lose each other")
+				c.Step("pods of node01 and node04 lose each other")
 				Eventually(ctx, func(g Gomega) {
 					during = c.Mesh().Report()
-					for _, way := range [][2]*pod.Pod{{near, far}, {far, near}} {
+					for _, way := range [][2]*suite.Pod{{near, far}, {far, near}} {
 						p, err := during.Pair(way[0].Name, way[1].Name)
 						g.Expect(err).NotTo(HaveOccurred())
 						_, recovered := p.Recovery(lost)
@@ -117,7 +105,7 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 			It(
 				"keeps node01 → pod on node04 alive, because node01's VTEP address answers ARP",
 				func(ctx SpecContext) {
-					talkFor(ctx, c, 50)
+					c.TalkFor(ctx, 50)
 					p, err := c.Mesh().Report().Pair("node01", far.Name)
 					Expect(err).NotTo(HaveOccurred())
 					Expect(p.Sent).To(BeNumerically(">", 100))
@@ -126,11 +114,11 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 			)
 
 			It("cuts pods of node01 and node04 off from each other, both ways", func(ctx SpecContext) {
-				Expect(c.Expect(ctx, harness.Each([]*pod.Pod{near}, []*pod.Pod{far}, false)...)).To(Succeed())
+				c.ExpectReach(ctx, suite.Each([]*suite.Pod{near}, []*suite.Pod{far}, false)...)
 			})
 
 			It("leaves the pairs that node04 has no part in alone", func() {
-				gone, sent := c.Mesh().Report().Lost(func(p probe.PairReport) bool {
+				gone, sent := c.Mesh().Report().Lost(func(p suite.PairReport) bool {
 					return p.From != far.Name && p.To != far.Name && p.From != "node04"
 				})
 				Expect(sent).To(BeNumerically(">", 1000))
@@ -157,7 +145,7 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 				gateway := gatewayOf(far)
 				Eventually(
 					ctx,
-					func() []probe.ICMPError { return c.Mesh().Report().Errors },
+					func() []suite.ICMPError { return c.Mesh().Report().Errors },
 				).WithTimeout(5 * time.Second).
 					Should(ContainElement(And(
 						HaveField("At", far.Name), HaveField("Reporter", gateway),
@@ -169,7 +157,7 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 			})
 
 			It("cuts off at once a pod that node04 never talked to", func(ctx SpecContext) {
-				Expect(c.Expect(ctx, harness.Each([]*pod.Pod{unmet}, []*pod.Pod{unmet04}, false)...)).To(Succeed())
+				c.ExpectReach(ctx, suite.Each([]*suite.Pod{unmet}, []*suite.Pod{unmet04}, false)...)
 				// Until the kernel has given up, it asks once a second and three times in all. An agent that is back
 				// after the third would not be asked.
 				Eventually(ctx, func() []string { return neighbours.States(unmet.Addr(), lost) }).
@@ -177,17 +165,17 @@ var _ = Describe("flannel-636", Label("issue:flannel-636", "kind:control-plane",
 			})
 
 			It("heals within 5 s when etcd and the agent are back", func(ctx SpecContext) {
-				healed := suite.Heal(ctx, c)
+				healed := c.Heal(ctx)
 				Eventually(ctx, func(g Gomega) {
 					d, ok := c.Mesh().Report().Recovery(healed)
 					g.Expect(ok).To(BeTrue())
 					g.Expect(d).To(BeNumerically("<", 5*time.Second))
 				}).WithTimeout(10 * time.Second).Should(Succeed())
-				Expect(c.Expect(ctx, harness.Each([]*pod.Pod{unmet}, []*pod.Pod{unmet04}, true)...)).To(Succeed())
+				c.ExpectReach(ctx, suite.Each([]*suite.Pod{unmet}, []*suite.Pod{unmet04}, true)...)
 			}, SpecTimeout(30*time.Second))
 		},
 	)
 })
 
 // gatewayOf returns the address of cni0 on the pod's node: the first of the pod's subnet.
-func gatewayOf(p *pod.Pod) netip.Addr { return p.Addrs[0].Masked().Addr().Next() }
+func gatewayOf(p *suite.Pod) netip.Addr { return p.Addrs[0].Masked().Addr().Next() }

@@ -13,18 +13,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/nemesh/nemesh/harness"
-	"github.com/nemesh/nemesh/harness/fault"
-	"github.com/nemesh/nemesh/harness/ns"
-	"github.com/nemesh/nemesh/harness/pod"
-	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
 // seenBy connects from one pod to a port of another and returns the address that the other saw.
-func seenBy(ctx context.Context, server, client *pod.Pod) (netip.Addr, error) {
+func seenBy(ctx context.Context, server, client *suite.Pod) (netip.Addr, error) {
 	var listener net.Listener
-	err := ns.Do(server.NetNS, func() (err error) {
+	err := suite.InNetNS(server.NetNS, func() (err error) {
 		listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", netip.AddrPortFrom(server.Addr(), 0).String())
 		return err
 	})
@@ -33,7 +28,7 @@ func seenBy(ctx context.Context, server, client *pod.Pod) (netip.Addr, error) {
 	}
 	defer listener.Close()
 	var conn net.Conn
-	err = ns.Do(client.NetNS, func() (err error) {
+	err = suite.InNetNS(client.NetNS, func() (err error) {
 		conn, err = (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "tcp", listener.Addr().String())
 		return err
 	})
@@ -51,10 +46,10 @@ func seenBy(ctx context.Context, server, client *pod.Pod) (netip.Addr, error) {
 }
 
 // outside adds etcd's machine, which knows no pod network, to the mesh as what is outside the overlay.
-func outside(c *harness.Cluster) string {
+func outside(c *suite.Cluster) string {
 	GinkgoHelper()
 	m := c.Etcd().Machine()
-	Expect(c.Mesh().Add(probe.Endpoint{Name: m.Name(), NS: m.NetNS(), Addr: m.Addr()})).To(Succeed())
+	Expect(c.Mesh().Add(suite.Endpoint{Name: m.Name(), NS: m.NetNS(), Addr: m.Addr()})).To(Succeed())
 	return m.Name()
 }
 
@@ -63,36 +58,36 @@ var _ = Describe("rules", Label("kind:rules"), func() {
 	// chain with a REJECT, and pods of different nodes cannot talk. Right: they can, whoever was there
 	// first.
 	DescribeTable("that drop forwarding before the agent starts are passed through",
-		suite.Red("no-forward-rules"), func(ctx SpecContext, what fault.Tampering) {
-			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}})
-			suite.Inject(ctx, c, fault.Tamper{Node: "node04", What: what})
-			suite.Step(c, "node04 joins")
+		suite.Red("no-forward-rules"), func(ctx SpecContext, what suite.Tampering) {
+			c := chaos.Running(ctx, suite.Options{Nodes: 4, Idle: []string{"node04"}})
+			c.Inject(ctx, suite.Tamper{Node: "node04", What: what})
+			c.Step("node04 joins")
 			Expect(c.StartAgent(ctx, "node04")).To(Succeed())
 			Expect(c.WaitConverged(ctx)).To(Succeed())
-			expectFreshPods(ctx, c, "fresh")
-			expectNothingLost(ctx, c)
+			c.ExpectFreshPods(ctx, "fresh")
+			c.ExpectNothingLost(ctx)
 		},
-		Entry("policy DROP", SpecTimeout(time.Minute), Label("issue:flannel-699"), fault.ForwardDrop),
-		Entry("a catch-all REJECT", SpecTimeout(time.Minute), Label("issue:flannel-1172"), fault.ForwardReject),
+		Entry("policy DROP", SpecTimeout(time.Minute), Label("issue:flannel-699"), suite.ForwardDrop),
+		Entry("a catch-all REJECT", SpecTimeout(time.Minute), Label("issue:flannel-1172"), suite.ForwardReject),
 	)
 
 	// flannel#934, PR#1172. Reported: a firewall that is reloaded puts a catch-all REJECT in front of the
 	// agent's rules. Right: pods reach each other again within seconds.
 	It("with a catch-all REJECT put in front while running are passed through", Label("issue:flannel-934"),
 		suite.Red("deaf"), func(ctx SpecContext) {
-			c := running(ctx, harness.Options{})
-			suite.Inject(ctx, c, fault.Tamper{Node: "node02", What: fault.ForwardReject})
+			c := chaos.Running(ctx, suite.Options{})
+			c.Inject(ctx, suite.Tamper{Node: "node02", What: suite.ForwardReject})
 			at := time.Now()
-			expectRecovered(ctx, c, at, time.Second)
-			expectFreshPods(ctx, c, "fresh")
-			expectNothingLostBut(ctx, c, "node02")
+			c.ExpectRecovered(ctx, at, time.Second)
+			c.ExpectFreshPods(ctx, "fresh")
+			c.ExpectNothingLostBut(ctx, "node02")
 		}, SpecTimeout(time.Minute))
 
 	// flannel#1834, PR#808. Reported: somebody flushed all rules (firewalld, iptables -F), and
 	// masquerading was gone until the agent was restarted. Right: back by itself.
 	It("flushed are back, and pods still reach the outside masqueraded", Label("issue:flannel-1834"),
 		suite.Red("rules-once"), func(ctx SpecContext) {
-			c := running(ctx, harness.Options{})
+			c := chaos.Running(ctx, suite.Options{})
 			out := outside(c)
 			from := c.PodsOn("node02")[0]
 			reached := func() (bool, error) {
@@ -100,16 +95,16 @@ var _ = Describe("rules", Label("kind:rules"), func() {
 				return a.Lost == 0, err
 			}
 			Expect(reached()).To(BeTrue(), "%s does not reach the outside", from.Name)
-			before := ruleSet(c, "node02")
-			suite.Inject(ctx, c, fault.Tamper{Node: "node02", What: fault.RulesFlushed})
-			Eventually(ctx, func() []string { return ruleSet(c, "node02") }).WithTimeout(2*time.Second).
+			before := c.RuleSet("node02")
+			c.Inject(ctx, suite.Tamper{Node: "node02", What: suite.RulesFlushed})
+			Eventually(ctx, func() []string { return c.RuleSet("node02") }).WithTimeout(2*time.Second).
 				Should(Equal(before), "the rules that were flushed are not back")
 			Eventually(
 				ctx,
 				reached,
 			).WithTimeout(5*time.Second).
 				Should(BeTrue(), "%s does not reach the outside", from.Name)
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		}, SpecTimeout(time.Minute))
 
 	// flannel#1337, #1146. Reported: restarts left rules twice, in the wrong order or of another subnet,
@@ -117,12 +112,12 @@ var _ = Describe("rules", Label("kind:rules"), func() {
 	// masqueraded.
 	It("leave pods their own addresses, and are there once, however often the agent starts",
 		Label("issue:flannel-1337"), suite.Red("rules-of-other-subnet", "rules-appended"), func(ctx SpecContext) {
-			c := running(ctx, harness.Options{})
-			before := ruleSet(c, "node02")
+			c := chaos.Running(ctx, suite.Options{})
+			before := c.RuleSet("node02")
 			for range 10 {
-				suite.Inject(ctx, c, fault.AgentRestart{Node: "node02"})
+				c.Inject(ctx, suite.AgentRestart{Node: "node02"})
 			}
-			after := ruleSet(c, "node02")
+			after := c.RuleSet("node02")
 			Expect(after).To(Equal(before), "%d rules after ten restarts, %d before", len(after), len(before))
 			for _, server := range c.Pods() {
 				for _, client := range c.Pods() {
@@ -134,6 +129,6 @@ var _ = Describe("rules", Label("kind:rules"), func() {
 					Expect(seen).To(Equal(client.Addr()), "%s sees another address of %s", server.Name, client.Name)
 				}
 			}
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		}, SpecTimeout(time.Minute))
 })

@@ -14,15 +14,12 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/vishvananda/netlink"
 
-	"github.com/nemesh/nemesh/harness"
-	"github.com/nemesh/nemesh/harness/fault"
-	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
 // withAddress returns an action that adds addresses to a link, or takes them away.
-func withAddress(link string, add bool, addresses ...string) func(*node.Machine) error {
-	return func(m *node.Machine) error {
+func withAddress(link string, add bool, addresses ...string) func(*suite.Machine) error {
+	return func(m *suite.Machine) error {
 		l, err := m.Netlink().LinkByName(link)
 		if err != nil {
 			return err
@@ -54,27 +51,27 @@ var _ = Describe("agent at start", Label("kind:start"), func() {
 		Label("issue:flannel-418"),
 		suite.Red("uplink-once"),
 		func(ctx SpecContext) {
-			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}})
+			c := chaos.Running(ctx, suite.Options{Nodes: 5, Idle: []string{"node05"}})
 			const addr = "192.168.200.205/24"
-			suite.Inject(ctx, c, fault.Done{
+			c.Inject(ctx, suite.Done{
 				Node: "node05", What: "uplink without an address",
-				Do: withAddress(node.Uplink, false, addr), Undo: withAddress(node.Uplink, true, addr),
+				Do: withAddress(suite.Uplink, false, addr), Undo: withAddress(suite.Uplink, true, addr),
 			})
 			agent, err := c.LaunchAgent(ctx, "node05")
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(ctx, func() []string { return agent.Tail(20) }).WithTimeout(5*time.Second).
 				ShouldNot(BeEmpty(), "it does not say what it waits for")
-			talkFor(ctx, c, 25)
+			c.TalkFor(ctx, 25)
 			if !agent.Running() {
 				Expect(agent.ExitErr()).To(HaveOccurred(), "it ended with success: %v", agent.Tail(5))
 			}
-			suite.Heal(ctx, c)
-			suite.Step(c, "a supervisor starts it again if it has ended")
+			c.Heal(ctx)
+			c.Step("a supervisor starts it again if it has ended")
 			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
 			Eventually(ctx, func() (string, error) { return c.LeaseOf(ctx, "node05") }).
 				WithTimeout(10 * time.Second).ShouldNot(BeEmpty())
 			Expect(c.WaitConverged(ctx)).To(Succeed())
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		},
 		SpecTimeout(time.Minute),
 	)
@@ -83,13 +80,13 @@ var _ = Describe("agent at start", Label("kind:start"), func() {
 	// device. Right: its own is put right, a foreign one left alone.
 	It("puts its own address right and leaves foreign ones on the device alone", Label("issue:flannel-1060"),
 		suite.Red("foreign-address-fatal"), func(ctx SpecContext) {
-			c := running(ctx, harness.Options{})
+			c := chaos.Running(ctx, suite.Options{})
 			const foreign, second = "169.254.7.7/32", "172.16.255.0/32"
-			suite.Inject(ctx, c, fault.AgentStop{Node: "node02"}, fault.Done{
+			c.Inject(ctx, suite.AgentStop{Node: "node02"}, suite.Done{
 				Node: "node02", What: "foreign addresses on the device",
 				Do: withAddress(c.Device(), true, foreign, second),
 			})
-			suite.Heal(ctx, c)
+			c.Heal(ctx)
 			m, err := c.Machine("node02")
 			Expect(err).NotTo(HaveOccurred())
 			own, err := c.SubnetOf("node02")
@@ -106,7 +103,7 @@ var _ = Describe("agent at start", Label("kind:start"), func() {
 				ip, _, _ := strings.Cut(own, "-")
 				g.Expect(have).To(ConsistOf(foreign, ip+"/32"))
 			}).WithTimeout(5 * time.Second).Should(Succeed())
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		}, SpecTimeout(time.Minute))
 
 	// flannel#2554, #1604, #996. Reported: a node left the cluster while an agent was down, and its routes
@@ -114,70 +111,69 @@ var _ = Describe("agent at start", Label("kind:start"), func() {
 	// what no lease explains.
 	It("clears what no lease explains, also when the subnet is another's then", Label("issue:flannel-2554"),
 		suite.Red("no-clean-up-at-start"), func(ctx SpecContext) {
-			c := running(ctx, harness.Options{Network: prefix("172.16.0.0/21"), Nodes: 5, Idle: []string{"node05"}})
-			suite.Inject(ctx, c, fault.AgentKill{Node: "node01"}, fault.AgentStop{Node: "node03"})
-			suite.Step(c, "node03 is decommissioned while node01's agent is away")
+			c := chaos.Running(ctx, suite.Options{Network: prefix("172.16.0.0/21"), Nodes: 5, Idle: []string{"node05"}})
+			c.Inject(ctx, suite.AgentKill{Node: "node01"}, suite.AgentStop{Node: "node03"})
+			c.Step("node03 is decommissioned while node01's agent is away")
 			Expect(c.Retire(ctx, "node03")).To(Succeed())
-			_, err := c.HealOne(ctx, fault.AgentKill{Node: "node01"})
-			Expect(err).NotTo(HaveOccurred())
+			c.HealOne(ctx, suite.AgentKill{Node: "node01"})
 			Eventually(ctx, func() error { return c.KnowsOnly("node01", "node02", "node04") }).
 				WithTimeout(5 * time.Second).Should(Succeed())
-			expectNothingLostBut(ctx, c, "node03")
+			c.ExpectNothingLostBut(ctx, "node03")
 		}, SpecTimeout(time.Minute))
 
 	// flannel#1474, #1244. Reported: after a power cut all nodes came back with other subnets or other
 	// MACs, and pods of before were lost. Right: the same, also before etcd is back.
 	It("of all nodes at once, rebooted, before etcd is back and after",
-		long, Label("issue:flannel-1244", "fault:node-reboot"), suite.Red("no-saved-state"),
+		suite.Long, Label("issue:flannel-1244", "fault:node-reboot"), suite.Red("no-saved-state"),
 		func(ctx SpecContext) {
-			c := running(ctx, harness.Options{})
+			c := chaos.Running(ctx, suite.Options{})
 			before := subnets(c)
 			macs := map[string]string{}
 			for _, n := range c.Nodes() {
-				macs[n] = macOf(c, n)
+				macs[n] = c.MAC(n)
 			}
-			suite.Inject(ctx, c, fault.EtcdStop{})
-			suite.Step(c, "all nodes are rebooted while etcd is away")
+			c.Inject(ctx, suite.EtcdStop{})
+			c.Step("all nodes are rebooted while etcd is away")
 			for _, n := range c.Nodes() {
 				Expect(c.Reboot(ctx, n)).To(Succeed())
 			}
 			startAll(ctx, c)
-			suite.Step(c, "the container runtimes say which pods there are: none")
+			c.Step("the container runtimes say which pods there are: none")
 			for _, n := range c.Nodes() {
 				Expect(c.CollectGarbage(ctx, n)).To(Succeed())
 			}
 			Expect(subnets(c)).To(Equal(before))
 			for n, mac := range macs {
-				Expect(macOf(c, n)).To(Equal(mac), n)
+				Expect(c.MAC(n)).To(Equal(mac), n)
 			}
-			suite.Step(c, "a pod is made on every node")
-			fresh := addPods(ctx, c, "fresh")
-			Expect(c.Expect(ctx, harness.Each(fresh, fresh, true)...)).To(Succeed())
-			suite.Heal(ctx, c)
+			c.Step("a pod is made on every node")
+			fresh := c.AddPods(ctx, "fresh")
+			c.ExpectReach(ctx, suite.Each(fresh, fresh, true)...)
+			c.Heal(ctx)
 			Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10 * time.Second).
 				Should(Equal(before))
-			Expect(c.Expect(ctx, harness.Each(fresh, fresh, true)...)).To(Succeed())
+			c.ExpectReach(ctx, suite.Each(fresh, fresh, true)...)
 		}, SpecTimeout(time.Minute))
 
 	// No report: an administrator sends SIGHUP to have a daemon read everything again (daemon(7)). Right:
 	// it looks again and loses nothing.
 	It("takes SIGHUP for a request to look again, not to end", suite.Red("hangup-ends"), func(ctx SpecContext) {
-		c := running(ctx, harness.Options{})
+		c := chaos.Running(ctx, suite.Options{})
 		agent, err := c.Agent("node02")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(agent.Signal(syscall.SIGHUP)).To(Succeed())
-		if isOurs() {
+		if suite.IsOurs() {
 			Eventually(ctx, func() []string { return agent.Tail(20) }).
 				Should(ContainElement(ContainSubstring("reading everything again")))
 		}
-		talkFor(ctx, c, 25)
+		c.TalkFor(ctx, 25)
 		Expect(agent.Running()).To(BeTrue(), "SIGHUP ended the agent")
-		expectNothingLost(ctx, c)
+		c.ExpectNothingLost(ctx)
 	}, SpecTimeout(time.Minute))
 })
 
 // startAll starts every node's agent, as many machines that boot do.
-func startAll(ctx context.Context, c *harness.Cluster) {
+func startAll(ctx context.Context, c *suite.Cluster) {
 	GinkgoHelper()
 	for _, n := range c.Nodes() {
 		_, err := c.LaunchAgent(ctx, n)

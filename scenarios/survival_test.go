@@ -13,44 +13,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/nemesh/nemesh/harness"
-	"github.com/nemesh/nemesh/harness/driver"
-	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
-// running builds a cluster with the mesh going, of three nodes unless told otherwise: one that something
-// happens to, and a pair that it must not touch.
-func running(ctx context.Context, opts harness.Options) *harness.Cluster {
-	GinkgoHelper()
-	if opts.Agent == nil {
-		opts.Agent = ours()
-	}
-	if opts.Nodes == 0 {
-		opts.Nodes = 3
-	}
-	if opts.IPv6 {
-		needs(driver.FeatureIPv6)
-	}
-	c := chaos.Cluster(ctx, opts)
-	Expect(c.StartMesh(ctx)).To(Succeed())
-	talkFor(ctx, c, 15)
-	return c
-}
-
-// deviceOf describes what must not change over a restart: the device's index and MAC.
-func deviceOf(c *harness.Cluster, node string) string {
-	GinkgoHelper()
-	needsDevice(c)
-	m, err := c.Machine(node)
-	Expect(err).NotTo(HaveOccurred())
-	link, err := m.Netlink().LinkByName(c.Device())
-	Expect(err).NotTo(HaveOccurred())
-	return fmt.Sprintf("%d %s", link.Attrs().Index, link.Attrs().HardwareAddr)
-}
-
 // subnets lists the subnet file's subnet of every node.
-func subnets(c *harness.Cluster, nodes ...string) []string {
+func subnets(c *suite.Cluster, nodes ...string) []string {
 	GinkgoHelper()
 	if len(nodes) == 0 {
 		nodes = c.Nodes()
@@ -65,7 +32,7 @@ func subnets(c *harness.Cluster, nodes ...string) []string {
 }
 
 // leasesOf lists the lease of every node.
-func leasesOf(ctx context.Context, c *harness.Cluster, nodes ...string) []string {
+func leasesOf(ctx context.Context, c *suite.Cluster, nodes ...string) []string {
 	if len(nodes) == 0 {
 		nodes = c.Nodes()
 	}
@@ -80,15 +47,6 @@ func leasesOf(ctx context.Context, c *harness.Cluster, nodes ...string) []string
 	return all
 }
 
-// expectFreshPods makes a pod on every node, or on those that are named, and states that each reaches all
-// others.
-func expectFreshPods(ctx context.Context, c *harness.Cluster, name string, nodes ...string) {
-	GinkgoHelper()
-	suite.Step(c, "a pod is made on every node")
-	fresh := addPods(ctx, c, name, nodes...)
-	Expect(c.Expect(ctx, harness.Each(fresh, c.Pods(), true)...)).To(Succeed())
-}
-
 var _ = Describe("agent", Label("kind:survival"), func() {
 	// flannel#1002, PR#628. Reported: stopping or restarting the agent removed its device or rules for a
 	// moment, and connections of pods broke. Right: a restart is invisible to pods.
@@ -96,45 +54,45 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 		"loses nothing while it is away and back",
 		Label("issue:flannel-1002"),
 		suite.Red("on-demand-neighbours"),
-		func(ctx SpecContext, away func(ctx context.Context, c *harness.Cluster)) {
-			c := running(ctx, harness.Options{})
-			before, rules := deviceOf(c, "node02"), ruleHandles(c, "node02")
+		func(ctx SpecContext, away func(ctx context.Context, c *suite.Cluster)) {
+			c := chaos.Running(ctx, suite.Options{})
+			before, rules := c.DeviceIdentity("node02"), c.RuleHandles("node02")
 			away(ctx, c)
-			talkFor(ctx, c, 25)
-			expectFreshPods(ctx, c, "meanwhile")
-			suite.Heal(ctx, c)
-			talkFor(ctx, c, 25)
-			expectFreshPods(ctx, c, "fresh")
-			Expect(deviceOf(c, "node02")).To(Equal(before), "the device was changed")
-			Expect(ruleHandles(c, "node02")).To(Equal(rules), "the rules were written again")
-			expectNothingLost(ctx, c)
+			c.TalkFor(ctx, 25)
+			c.ExpectFreshPods(ctx, "meanwhile")
+			c.Heal(ctx)
+			c.TalkFor(ctx, 25)
+			c.ExpectFreshPods(ctx, "fresh")
+			Expect(c.DeviceIdentity("node02")).To(Equal(before), "the device was changed")
+			Expect(c.RuleHandles("node02")).To(Equal(rules), "the rules were written again")
+			c.ExpectNothingLost(ctx)
 		},
 		Entry(
 			"killed",
 			SpecTimeout(time.Minute),
 			suite.Red("new-device-at-start"),
-			func(ctx context.Context, c *harness.Cluster) {
-				suite.Inject(ctx, c, fault.AgentKill{Node: "node02"})
+			func(ctx context.Context, c *suite.Cluster) {
+				c.Inject(ctx, suite.AgentKill{Node: "node02"})
 			},
 		),
 		Entry(
 			"stopped",
 			SpecTimeout(time.Minute),
 			suite.Red("new-device-at-start"),
-			func(ctx context.Context, c *harness.Cluster) {
-				suite.Inject(ctx, c, fault.AgentStop{Node: "node02"})
+			func(ctx context.Context, c *suite.Cluster) {
+				c.Inject(ctx, suite.AgentStop{Node: "node02"})
 			},
 		),
-		Entry("paused", SpecTimeout(time.Minute), func(ctx context.Context, c *harness.Cluster) {
-			suite.Inject(ctx, c, fault.AgentPause{Node: "node02"})
+		Entry("paused", SpecTimeout(time.Minute), func(ctx context.Context, c *suite.Cluster) {
+			c.Inject(ctx, suite.AgentPause{Node: "node02"})
 		}),
 		Entry("restarted ten times", SpecTimeout(time.Minute), suite.Red("new-device-at-start"),
-			func(ctx context.Context, c *harness.Cluster) {
+			func(ctx context.Context, c *suite.Cluster) {
 				for range 10 {
-					suite.Inject(ctx, c, fault.AgentStop{Node: "node02"})
-					suite.Heal(ctx, c)
+					c.Inject(ctx, suite.AgentStop{Node: "node02"})
+					c.Heal(ctx)
 				}
-				if driver.Lacks(ours(), driver.FeatureEtcdV3) == nil {
+				if suite.Has(suite.FeatureEtcdV3) {
 					Eventually(ctx, c.EtcdLeases).
 						Should(HaveLen(len(c.Nodes())), "restarts left etcd leases behind")
 				}
@@ -146,25 +104,24 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 	It(
 		"starts from its saved state while etcd is away",
 		Label("fault:etcd-stop"),
-		long, suite.Red("no-saved-state"),
+		suite.Long, suite.Red("no-saved-state"),
 		func(ctx SpecContext) {
-			c := running(ctx, harness.Options{})
-			before, device := subnets(c), deviceOf(c, "node02")
-			suite.Inject(ctx, c, fault.EtcdStop{}, fault.AgentKill{Node: "node02"},
-				fault.FileDeleted{Node: "node02", Path: c.SubnetFile()})
-			suite.Step(c, "the agent is started without etcd")
+			c := chaos.Running(ctx, suite.Options{})
+			before, device := subnets(c), c.DeviceIdentity("node02")
+			c.Inject(ctx, suite.EtcdStop{}, suite.AgentKill{Node: "node02"},
+				suite.FileDeleted{Node: "node02", Path: c.SubnetFile()})
+			c.Step("the agent is started without etcd")
 			Expect(c.StartAgent(ctx, "node02")).To(Succeed())
 			Expect(subnets(c)).To(Equal(before))
-			Expect(deviceOf(c, "node02")).To(Equal(device))
-			expectFreshPods(ctx, c, "fresh")
-			_, err := c.HealOne(ctx, fault.EtcdStop{})
-			Expect(err).NotTo(HaveOccurred())
+			Expect(c.DeviceIdentity("node02")).To(Equal(device))
+			c.ExpectFreshPods(ctx, "fresh")
+			c.HealOne(ctx, suite.EtcdStop{})
 			Eventually(
 				ctx,
 				func() []string { return leasesOf(ctx, c) },
 			).WithTimeout(10 * time.Second).
 				Should(Equal(before))
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		},
 		SpecTimeout(time.Minute),
 	)
@@ -179,26 +136,26 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 		),
 		suite.Red("no-saved-state", "new-device-at-start"),
 		func(ctx SpecContext) {
-			c := running(ctx, harness.Options{})
-			before, mac := subnets(c), macOf(c, "node03")
-			suite.Inject(ctx, c, fault.EtcdStop{})
-			suite.Step(c, "node03 is rebooted while etcd is away")
+			c := chaos.Running(ctx, suite.Options{})
+			before, mac := subnets(c), c.MAC("node03")
+			c.Inject(ctx, suite.EtcdStop{})
+			c.Step("node03 is rebooted while etcd is away")
 			Expect(c.Reboot(ctx, "node03")).To(Succeed())
 			Expect(c.StartAgent(ctx, "node03")).To(Succeed())
 			Expect(subnets(c)).To(Equal(before))
-			Expect(macOf(c, "node03")).To(Equal(mac))
-			expectFreshPods(ctx, c, "without-etcd")
-			suite.Heal(ctx, c)
-			suite.Step(c, "node03 is rebooted again")
+			Expect(c.MAC("node03")).To(Equal(mac))
+			c.ExpectFreshPods(ctx, "without-etcd")
+			c.Heal(ctx)
+			c.Step("node03 is rebooted again")
 			Expect(c.Reboot(ctx, "node03")).To(Succeed())
 			Expect(c.StartAgent(ctx, "node03")).To(Succeed())
 			Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10 * time.Second).
 				Should(Equal(before))
-			Expect(macOf(c, "node03")).To(Equal(mac))
-			suite.Step(c, "the container runtime on node03 frees what pods of before the reboot had")
+			Expect(c.MAC("node03")).To(Equal(mac))
+			c.Step("the container runtime on node03 frees what pods of before the reboot had")
 			Expect(c.CollectGarbage(ctx, "node03")).To(Succeed())
-			expectFreshPods(ctx, c, "with-etcd")
-			expectNothingLostBut(ctx, c, "node03")
+			c.ExpectFreshPods(ctx, "with-etcd")
+			c.ExpectNothingLostBut(ctx, "node03")
 		},
 		SpecTimeout(time.Minute),
 	)
@@ -207,27 +164,25 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 	// etcd was away. Right: it ends within seconds, as a success.
 	It(
 		"ends within 5 s of SIGTERM, twenty times, etcd away or not",
-		long, Label("issue:flannel-2135"),
+		suite.Long, Label("issue:flannel-2135"),
 		suite.Red("panic-at-exit"),
 		func(ctx SpecContext) {
-			c := running(ctx, harness.Options{})
+			c := chaos.Running(ctx, suite.Options{})
 			for i := range 20 {
 				if i == 10 {
-					suite.Inject(ctx, c, fault.EtcdStop{})
+					c.Inject(ctx, suite.EtcdStop{})
 				}
-				suite.Inject(ctx, c, fault.AgentStop{Node: "node02"})
-				if i == 10 && driver.Lacks(ours(), driver.FeatureState) != nil {
+				c.Inject(ctx, suite.AgentStop{Node: "node02"})
+				if i == 10 && !suite.Has(suite.FeatureState) {
 					// It would not start before etcd does, so it is ended once in the outage.
-					_, err := c.HealOne(ctx, fault.EtcdStop{})
-					Expect(err).NotTo(HaveOccurred())
+					c.HealOne(ctx, suite.EtcdStop{})
 				}
-				_, err := c.HealOne(ctx, fault.AgentStop{Node: "node02"})
-				Expect(err).NotTo(HaveOccurred())
+				c.HealOne(ctx, suite.AgentStop{Node: "node02"})
 			}
 			agent, err := c.Agent("node02")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(agent.Tail(200)).NotTo(ContainElement(ContainSubstring("panic")))
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		},
 		SpecTimeout(2*time.Minute),
 	)
@@ -236,19 +191,19 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 	// the other's packets. Right: the second is refused, and names the first.
 	It("refuses a public address that is another node's, and leaves that one alone",
 		Label("issue:flannel-51", "kind:lease"), suite.Red("no-owner-records"), func(ctx SpecContext) {
-			needs(driver.FeaturePublicIP)
-			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node05"}})
+			suite.Needs(suite.FeaturePublicIP)
+			c := chaos.Running(ctx, suite.Options{Nodes: 5, Idle: []string{"node05"}})
 			before := leasesOf(ctx, c, "node01", "node02")
 			agent, err := c.LaunchAgent(ctx, "node05", "--public-ip=192.168.200.201")
 			Expect(err).NotTo(HaveOccurred())
-			if isOurs() {
+			if suite.IsOurs() {
 				Eventually(ctx, func() []string { return agent.Tail(20) }).WithTimeout(10 * time.Second).
 					Should(ContainElement(And(ContainSubstring("belongs to node"), ContainSubstring("node01"))))
 			}
-			talkFor(ctx, c, 100) // another's agent has words of its own, so it is given time to do harm
+			c.TalkFor(ctx, 100) // another's agent has words of its own, so it is given time to do harm
 			Expect(leasesOf(ctx, c, "node01", "node02")).To(Equal(before))
 			Expect(agent.Signal(syscall.SIGTERM)).To(Succeed())
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		}, SpecTimeout(time.Minute))
 })
 
@@ -260,16 +215,16 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 		Label("issue:flannel-610", "fault:etcd-wipe"),
 		suite.Red("rewind-unnoticed"),
 		func(ctx SpecContext) {
-			needs(driver.FeatureEtcdV3)
-			c := running(ctx, harness.Options{})
+			suite.Needs(suite.FeatureEtcdV3)
+			c := chaos.Running(ctx, suite.Options{})
 			before := subnets(c)
-			suite.Inject(ctx, c, fault.EtcdWipe{})
-			talkFor(ctx, c, 25)
-			suite.Heal(ctx, c)
+			c.Inject(ctx, suite.EtcdWipe{})
+			c.TalkFor(ctx, 25)
+			c.Heal(ctx)
 			Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10*time.Second).
 				Should(Equal(before), "the leases of before are not registered again")
-			expectFreshPods(ctx, c, "fresh")
-			expectNothingLost(ctx, c)
+			c.ExpectFreshPods(ctx, "fresh")
+			c.ExpectNothingLost(ctx)
 		},
 		SpecTimeout(time.Minute),
 	)
@@ -279,32 +234,31 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	It(
 		"restored from an older snapshot, is followed again",
 		Label("issue:flannel-1474", "fault:etcd-restore"),
-		long, suite.Red("rewind-unnoticed", "rewind-forgets-peers"),
+		suite.Long, suite.Red("rewind-unnoticed", "rewind-forgets-peers"),
 		func(ctx SpecContext) {
-			c := running(ctx, harness.Options{Nodes: 5, Idle: []string{"node04", "node05"}})
+			c := chaos.Running(ctx, suite.Options{Nodes: 5, Idle: []string{"node04", "node05"}})
 			copied, err := c.Etcd().Save(ctx)
 			Expect(err).NotTo(HaveOccurred())
-			suite.Step(c, "node04 joins after the snapshot was taken")
+			c.Step("node04 joins after the snapshot was taken")
 			Expect(c.StartAgent(ctx, "node04")).To(Succeed())
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			before := subnets(c, "node01", "node02", "node03", "node04")
-			addPods(ctx, c, "late", "node04")
-			Expect(c.StartMesh(ctx)).To(Succeed())
-			suite.Step(c, "node04's agent is too slow to register again at once")
-			suite.Inject(ctx, c, fault.AgentPause{Node: "node04"}, fault.EtcdRestored{Copy: copied})
+			c.AddPods(ctx, "late", "node04")
+			c.StartMesh(ctx)
+			c.Step("node04's agent is too slow to register again at once")
+			c.Inject(ctx, suite.AgentPause{Node: "node04"}, suite.EtcdRestored{Copy: copied})
 			Eventually(ctx, func() []string {
 				return leasesOf(ctx, c, "node01", "node02", "node03")
 			}).WithTimeout(10 * time.Second).Should(Equal(before[:3]))
-			talkFor(ctx, c, 25)
-			_, err = c.HealOne(ctx, fault.AgentPause{Node: "node04"})
-			Expect(err).NotTo(HaveOccurred())
+			c.TalkFor(ctx, 25)
+			c.HealOne(ctx, suite.AgentPause{Node: "node04"})
 			Eventually(ctx, func() []string {
 				return leasesOf(ctx, c, "node01", "node02", "node03", "node04")
 			}).WithTimeout(10*time.Second).Should(Equal(before), "the leases of before are not registered again")
-			suite.Step(c, "node05 joins")
+			c.Step("node05 joins")
 			Expect(c.StartAgent(ctx, "node05")).To(Succeed())
 			Expect(c.WaitConverged(ctx)).To(Succeed())
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		},
 		SpecTimeout(time.Minute),
 	)
@@ -317,17 +271,17 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 		Label("issue:flannel-2470", "fault:etcd-compact", "fault:etcd-reset"),
 		suite.Red("watch-not-relisted"),
 		func(ctx SpecContext) {
-			needs(driver.FeatureEtcdV3)
-			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}})
-			suite.Inject(ctx, c, fault.EtcdReset{Node: "node01"})
-			seen, err := fault.Revision(ctx, c)
+			suite.Needs(suite.FeatureEtcdV3)
+			c := chaos.Running(ctx, suite.Options{Nodes: 4, Idle: []string{"node04"}})
+			c.Inject(ctx, suite.EtcdReset{Node: "node01"})
+			seen, err := suite.Revision(ctx, c)
 			Expect(err).NotTo(HaveOccurred())
-			suite.Step(c, "node04 joins, and node01 cannot hear of it")
+			c.Step("node04 joins, and node01 cannot hear of it")
 			Expect(c.StartAgent(ctx, "node04")).To(Succeed())
-			suite.Inject(ctx, c, fault.EtcdCompacted{Since: seen})
-			suite.Heal(ctx, c)
+			c.Inject(ctx, suite.EtcdCompacted{Since: seen})
+			c.Heal(ctx)
 			Expect(c.WaitConverged(ctx)).To(Succeed())
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		},
 		SpecTimeout(time.Minute),
 	)
@@ -336,21 +290,21 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	// logs. Right: they wait.
 	It(
 		"silent for 10 s, leaves agents idle and quiet",
-		long, Label("issue:flannel-1830", "fault:etcd-stop"),
+		suite.Long, Label("issue:flannel-1830", "fault:etcd-stop"),
 		suite.Red("busy-without-etcd"),
 		func(ctx SpecContext) {
-			c := running(ctx, harness.Options{})
-			suite.Inject(ctx, c, fault.EtcdStop{})
+			c := chaos.Running(ctx, suite.Options{})
+			c.Inject(ctx, suite.EtcdStop{})
 			agent, err := c.Agent("node01")
 			Expect(err).NotTo(HaveOccurred())
 			cpu, lines := agent.CPU(), len(agent.Tail(200))
-			talkFor(ctx, c, 500)
+			c.TalkFor(ctx, 500)
 			used := (agent.CPU() - cpu).Seconds()
 			c.Figure("CPU of an agent in 10 s without etcd", used, "s")
 			Expect(used).To(BeNumerically("<", 0.5), "5 %% of a core")
 			Expect(len(agent.Tail(200))-lines).To(BeNumerically("<", 5), "lines of log")
-			suite.Heal(ctx, c)
-			expectNothingLost(ctx, c)
+			c.Heal(ctx)
+			c.ExpectNothingLost(ctx)
 		},
 		SpecTimeout(time.Minute),
 	)
@@ -360,20 +314,20 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	DescribeTable(
 		"takes a lease away, and the node has it again and loses nothing",
 		suite.Red("exit-on-revoked"),
-		func(ctx SpecContext, lost fault.Fault) {
-			needs(driver.FeatureEtcdV3)
-			c := running(ctx, harness.Options{LeaseTTL: 3 * time.Second})
+		func(ctx SpecContext, lost suite.Fault) {
+			suite.Needs(suite.FeatureEtcdV3)
+			c := chaos.Running(ctx, suite.Options{LeaseTTL: 3 * time.Second})
 			before := subnets(c)
-			suite.Inject(ctx, c, lost)
+			c.Inject(ctx, lost)
 			Eventually(ctx, func() []string { return leasesOf(ctx, c) }).WithTimeout(10 * time.Second).
 				Should(Equal(before))
-			talkFor(ctx, c, 25)
+			c.TalkFor(ctx, 25)
 			Expect(subnets(c)).To(Equal(before))
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		},
-		Entry("revoked", SpecTimeout(time.Minute), fault.LeaseRevoked{Node: "node02"}),
-		Entry("deleted", SpecTimeout(time.Minute), fault.LeaseDeleted{Node: "node02"}),
-		Entry("overwritten", SpecTimeout(time.Minute), fault.LeaseOverwritten{Node: "node02"}),
+		Entry("revoked", SpecTimeout(time.Minute), suite.LeaseRevoked{Node: "node02"}),
+		Entry("deleted", SpecTimeout(time.Minute), suite.LeaseDeleted{Node: "node02"}),
+		Entry("overwritten", SpecTimeout(time.Minute), suite.LeaseOverwritten{Node: "node02"}),
 	)
 
 	// flannel PR#1368, #126. Reported: one key that was no lease made an agent drop all its peers, or
@@ -383,8 +337,8 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 		Label("issue:flannel-1368"),
 		suite.Red("garbage-is-empty"),
 		func(ctx SpecContext) {
-			needs(driver.FeatureEtcdV3)
-			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}})
+			suite.Needs(suite.FeatureEtcdV3)
+			c := chaos.Running(ctx, suite.Options{Nodes: 4, Idle: []string{"node04"}})
 			taken, err := c.SubnetOf("node02")
 			Expect(err).NotTo(HaveOccurred())
 			lease := func(ip, mac string, vni int) string {
@@ -392,7 +346,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 					`"BackendData":{"VNI":%d,"VtepMAC":%q}}`, ip, vni, mac)
 			}
 			good := "02:00:00:00:00:77"
-			suite.Inject(ctx, c, fault.KeysPut{What: "nonsense", Keys: map[string]string{
+			c.Inject(ctx, suite.KeysPut{What: "nonsense", Keys: map[string]string{
 				"subnets/hello":                          "world",
 				"subnets/172.16.200.0-24":                "",
 				"subnets/172.16.201.0-24":                `{"PublicIP":"192.168`,
@@ -404,14 +358,12 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 				"subnets/172.16.0.0-16":                  lease("192.168.200.77", good, 1),
 				"subnets/" + taken[:len(taken)-2] + "25": lease("192.168.200.78", good, 1),
 			}})
-			suite.Step(c, "node04 joins")
+			c.Step("node04 joins")
 			Expect(c.StartAgent(ctx, "node04")).To(Succeed())
 			Expect(c.WaitConverged(ctx)).To(Succeed())
-			m, err := c.Machine("node03")
-			Expect(err).NotTo(HaveOccurred())
-			Expect(fdbOf(c, m)).NotTo(ContainElement(HaveField("IP.String()", HavePrefix("192.168.200.7"))))
-			talkFor(ctx, c, 25)
-			expectNothingLost(ctx, c)
+			Expect(fdbOf(c, "node03")).NotTo(ContainElement(HaveField("IP.String()", HavePrefix("192.168.200.7"))))
+			c.TalkFor(ctx, 25)
+			c.ExpectNothingLost(ctx)
 		},
 		SpecTimeout(time.Minute),
 	)
@@ -424,9 +376,9 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 		"is given back by --leave, and peers drop it at once",
 		suite.Red("exit-when-exhausted"),
 		func(ctx SpecContext) {
-			needs(driver.FeatureLeave)
-			c := running(ctx, harness.Options{Network: prefix("172.16.0.0/22"), Nodes: 4, Idle: []string{"node04"}})
-			suite.Step(c, "node04 finds every subnet leased, and waits")
+			suite.Needs(suite.FeatureLeave)
+			c := chaos.Running(ctx, suite.Options{Network: prefix("172.16.0.0/22"), Nodes: 4, Idle: []string{"node04"}})
+			c.Step("node04 finds every subnet leased, and waits")
 			waiting, err := c.LaunchAgent(ctx, "node04")
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(ctx, func() []string { return waiting.Tail(20) }).WithTimeout(10 * time.Second).
@@ -436,19 +388,19 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 
 			left, err := c.SubnetOf("node03")
 			Expect(err).NotTo(HaveOccurred())
-			suite.Step(c, "node03 leaves for good, so no heal may start its agent again")
+			c.Step("node03 leaves for good, so no heal may start its agent again")
 			gone, err := c.Agent("node03")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(gone.Terminate(ctx, 5*time.Second)).To(Succeed())
 			leave, err := c.RunAgent(ctx, "node03", "--leave")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(leave.ExitErr()).NotTo(HaveOccurred(), "%v", leave.Tail(10))
-			suite.Step(c, "node04 takes what is free now")
+			c.Step("node04 takes what is free now")
 			Eventually(ctx, func() (string, error) { return c.LeaseOf(ctx, "node04") }).
 				WithTimeout(10 * time.Second).Should(Equal(left))
 			Eventually(ctx, func() error { return c.KnowsOnly("node01", "node02", "node04") }).
 				WithTimeout(5 * time.Second).Should(Succeed())
-			expectNothingLostBut(ctx, c, "node03")
+			c.ExpectNothingLostBut(ctx, "node03")
 		},
 		SpecTimeout(time.Minute),
 	)
@@ -459,29 +411,27 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 		"of a plain flannel peer is followed, and its end too",
 		suite.Red("peers-never-dropped"),
 		func(ctx SpecContext) {
-			needs(driver.FeatureEtcdV3)
-			c := running(ctx, harness.Options{})
+			suite.Needs(suite.FeatureEtcdV3)
+			c := chaos.Running(ctx, suite.Options{})
 			lease := func(host int) string {
 				return fmt.Sprintf(`{"PublicIP":"192.168.200.%d","PublicIPv6":null,"BackendType":"vxlan",`+
 					`"BackendData":{"VNI":1,"VtepMAC":"02:00:00:00:00:%02x"}}`, host, host)
 			}
 			const key, other = "subnets/172.16.250.0-24", "subnets/172.16.251.0-24"
-			suite.Inject(ctx, c, fault.KeysPut{
+			c.Inject(ctx, suite.KeysPut{
 				What: "a flannel peer's lease", Keys: map[string]string{key: lease(250)},
 			})
-			m, err := c.Machine("node01")
-			Expect(err).NotTo(HaveOccurred())
 			theirs, others := HaveField("MAC", "02:00:00:00:00:fa"), HaveField("MAC", "02:00:00:00:00:fb")
-			Eventually(ctx, func() any { return fdbOf(c, m) }).Should(ContainElement(theirs))
-			suite.Inject(ctx, c, fault.KeysPut{
+			Eventually(ctx, func() any { return fdbOf(c, "node01") }).Should(ContainElement(theirs))
+			c.Inject(ctx, suite.KeysPut{
 				What: "garbage in its place, and another's lease",
 				Keys: map[string]string{key: "garbage", other: lease(251)},
 			})
-			Eventually(ctx, func() any { return fdbOf(c, m) }).Should(ContainElement(others))
-			Expect(fdbOf(c, m)).To(ContainElement(theirs), "the peer whose key was overwritten")
-			suite.Heal(ctx, c)
-			Eventually(ctx, func() any { return fdbOf(c, m) }).ShouldNot(ContainElement(theirs))
-			expectNothingLost(ctx, c)
+			Eventually(ctx, func() any { return fdbOf(c, "node01") }).Should(ContainElement(others))
+			Expect(fdbOf(c, "node01")).To(ContainElement(theirs), "the peer whose key was overwritten")
+			c.Heal(ctx)
+			Eventually(ctx, func() any { return fdbOf(c, "node01") }).ShouldNot(ContainElement(theirs))
+			c.ExpectNothingLost(ctx)
 		},
 		SpecTimeout(time.Minute),
 	)

@@ -6,7 +6,6 @@ package scenarios
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -16,10 +15,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/nemesh/nemesh/harness"
-	"github.com/nemesh/nemesh/harness/build"
-	"github.com/nemesh/nemesh/harness/driver"
-	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
@@ -31,20 +26,20 @@ var _ = Describe("swap", Label("kind:swap"), func() {
 	// are adopted.
 	It("to overlayd adopts what flannel leaves: a device, a lease without a record, subnet.env",
 		suite.Red("new-device-at-start"), func(ctx SpecContext) {
-			needs(driver.FeatureState, driver.FeatureOwners)
-			c := running(ctx, harness.Options{})
-			device, before := deviceOf(c, "node02"), subnets(c)
+			suite.Needs(suite.FeatureState, suite.FeatureOwners)
+			c := chaos.Running(ctx, suite.Options{})
+			device, before := c.DeviceIdentity("node02"), subnets(c)
 			// What flannel leaves is what ours leaves, less the saved state and the owner's record.
-			suite.Inject(ctx, c, fault.AgentStop{Node: "node02"},
-				fault.FileDeleted{Node: "node02", Path: "/var/lib/overlayd/state.json"},
-				fault.KeyDeleted{Key: "owners/" + before[1]})
-			suite.Heal(ctx, c)
-			talkFor(ctx, c, 25)
-			Expect(deviceOf(c, "node02")).To(Equal(device), "the device was changed")
+			c.Inject(ctx, suite.AgentStop{Node: "node02"},
+				suite.FileDeleted{Node: "node02", Path: "/var/lib/overlayd/state.json"},
+				suite.KeyDeleted{Key: "owners/" + before[1]})
+			c.Heal(ctx)
+			c.TalkFor(ctx, 25)
+			Expect(c.DeviceIdentity("node02")).To(Equal(device), "the device was changed")
 			Expect(subnets(c)).To(Equal(before))
 			Expect(leasesOf(ctx, c)).To(Equal(before))
-			expectFreshPods(ctx, c, "fresh")
-			expectNothingLost(ctx, c)
+			c.ExpectFreshPods(ctx, "fresh")
+			c.ExpectNothingLost(ctx)
 		}, SpecTimeout(time.Minute))
 
 	DescribeTable(
@@ -52,36 +47,36 @@ var _ = Describe("swap", Label("kind:swap"), func() {
 		Label("agent:flannel", "detect:exempt"),
 		func(ctx SpecContext, backend string) {
 			mine, theirs := bothAgents()
-			c := running(ctx, harness.Options{Agent: theirs, Backend: backend})
+			c := chaos.Running(ctx, suite.Options{Agent: theirs, Backend: backend})
 			before := subnets(c)
 			round := 0
-			swap := func(ctx context.Context, to driver.Driver) {
+			swap := func(ctx context.Context, to suite.Driver) {
 				round++
 				for i, name := range c.Nodes() {
-					suite.Step(c, fmt.Sprintf("%s: %s takes over", name, to.Name()))
+					c.Step(fmt.Sprintf("%s: %s takes over", name, to.Name()))
 					device := deviceIfAny(c, name)
 					killFlannel(ctx, c, name)
 					Expect(c.SwapAgent(ctx, name, to)).To(Succeed())
-					talkFor(ctx, c, 25)
+					c.TalkFor(ctx, 25)
 					Expect(deviceIfAny(c, name)).To(Equal(device), "the device was changed")
 					if i == 1 {
-						suite.Step(c, "etcd goes away in the middle and comes back")
-						suite.Inject(ctx, c, fault.EtcdStop{})
-						talkFor(ctx, c, 50)
-						suite.Heal(ctx, c)
+						c.Step("etcd goes away in the middle and comes back")
+						c.Inject(ctx, suite.EtcdStop{})
+						c.TalkFor(ctx, 50)
+						c.Heal(ctx)
 					}
 				}
 				Expect(subnets(c)).To(Equal(before))
 				Expect(leasesOf(ctx, c)).To(Equal(before))
-				expectFreshPods(ctx, c, fmt.Sprintf("round%d", round))
+				c.ExpectFreshPods(ctx, fmt.Sprintf("round%d", round))
 			}
 			swap(ctx, mine)
 			swap(ctx, theirs)
 			swap(ctx, mine)
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		},
-		Entry("over VXLAN", SpecTimeout(3*time.Minute), harness.BackendVXLAN),
-		Entry("over host-gw", SpecTimeout(3*time.Minute), harness.BackendHostGW),
+		Entry("over VXLAN", SpecTimeout(3*time.Minute), suite.BackendVXLAN),
+		Entry("over host-gw", SpecTimeout(3*time.Minute), suite.BackendHostGW),
 	)
 
 	DescribeTable(
@@ -89,58 +84,53 @@ var _ = Describe("swap", Label("kind:swap"), func() {
 		Label("agent:flannel", "detect:exempt"),
 		func(ctx SpecContext, backend string) {
 			mine, theirs := bothAgents()
-			c := running(
-				ctx,
-				harness.Options{Agent: mine, Backend: backend, Nodes: 6, Idle: []string{"node05", "node06"},
-					AgentOf: map[string]driver.Driver{"node03": theirs, "node04": theirs, "node06": theirs}},
+			c := chaos.Running(ctx, suite.Options{Agent: mine, Backend: backend, Nodes: 6, Idle: []string{"node05", "node06"},
+				AgentOf: map[string]suite.Driver{"node03": theirs, "node04": theirs, "node06": theirs}},
 			)
 			expectOneFormat(ctx, c)
-			expectFreshPods(ctx, c, "fresh", "node01", "node02", "node03", "node04")
+			c.ExpectFreshPods(ctx, "fresh", "node01", "node02", "node03", "node04")
 
-			suite.Inject(ctx, c, fault.EtcdStop{})
-			suite.Step(c, "pods are made on every node during the outage")
-			expectFreshPods(ctx, c, "outage", "node01", "node02", "node03", "node04")
-			talkFor(ctx, c, 50)
-			suite.Heal(ctx, c)
+			c.Inject(ctx, suite.EtcdStop{})
+			c.Step("pods are made on every node during the outage")
+			c.ExpectFreshPods(ctx, "outage", "node01", "node02", "node03", "node04")
+			c.TalkFor(ctx, 50)
+			c.Heal(ctx)
 
-			suite.Step(c, "one more node of each kind joins")
+			c.Step("one more node of each kind joins")
 			for _, name := range []string{"node05", "node06"} {
 				Expect(c.StartAgent(ctx, name)).To(Succeed())
 			}
 			Expect(c.WaitConverged(ctx)).To(Succeed())
-			suite.Step(c, "one of each kind is restarted")
-			suite.Inject(ctx, c, fault.AgentRestart{Node: "node01"}, fault.AgentKill{Node: "node03"})
-			suite.Heal(ctx, c)
-			expectFreshPods(ctx, c, "late")
+			c.Step("one of each kind is restarted")
+			c.Inject(ctx, suite.AgentRestart{Node: "node01"}, suite.AgentKill{Node: "node03"})
+			c.Heal(ctx)
+			c.ExpectFreshPods(ctx, "late")
 			expectOneFormat(ctx, c)
-			expectNothingLost(ctx, c)
+			c.ExpectNothingLost(ctx)
 		},
-		Entry("over VXLAN", SpecTimeout(2*time.Minute), harness.BackendVXLAN),
-		Entry("over host-gw", SpecTimeout(2*time.Minute), harness.BackendHostGW),
+		Entry("over VXLAN", SpecTimeout(2*time.Minute), suite.BackendVXLAN),
+		Entry("over host-gw", SpecTimeout(2*time.Minute), suite.BackendHostGW),
 	)
 })
 
 // bothAgents returns our overlay and the real flanneld, or skips the running spec with a line where there is
 // none.
-func bothAgents() (mine driver.Ours, theirs driver.Flannel) {
+func bothAgents() (mine suite.Ours, theirs suite.Flannel) {
 	GinkgoHelper()
 	path := os.Getenv(flanneldEnv)
 	if path == "" {
 		Skip("set " + flanneldEnv + " to a flanneld binary to run this")
 	}
-	mine = driver.Ours{Bin: os.Getenv(build.Env)}
-	theirs = driver.Flannel{Ours: mine, Path: path}
-	var missing *driver.MissingProgramError
-	if err := theirs.Check(); errors.As(err, &missing) {
-		Skip(missing.Error())
-	}
+	mine = suite.OwnBuild()
+	theirs = suite.Flannel{Ours: mine, Path: path}
+	suite.NeedsProgram(theirs)
 	return mine, theirs
 }
 
 // killFlannel ends a node's flanneld, if that is what runs there, as kill -9 does. Told to end by SIGTERM it
 // may first take the routes of all its peers away, or not end at all (docs/findings.md), which would be
 // counted against whoever takes its place.
-func killFlannel(ctx context.Context, c *harness.Cluster, name string) {
+func killFlannel(ctx context.Context, c *suite.Cluster, name string) {
 	GinkgoHelper()
 	agent, err := c.Agent(name)
 	Expect(err).NotTo(HaveOccurred())
@@ -150,16 +140,16 @@ func killFlannel(ctx context.Context, c *harness.Cluster, name string) {
 }
 
 // deviceIfAny is deviceOf, or nothing where the backend has no device.
-func deviceIfAny(c *harness.Cluster, node string) string {
+func deviceIfAny(c *suite.Cluster, node string) string {
 	GinkgoHelper()
-	if c.Options().Backend != harness.BackendVXLAN {
+	if c.Options().Backend != suite.BackendVXLAN {
 		return ""
 	}
-	return deviceOf(c, node)
+	return c.DeviceIdentity(node)
 }
 
 // expectOneFormat states that the leases of all nodes have the same fields, whoever wrote them.
-func expectOneFormat(ctx context.Context, c *harness.Cluster) {
+func expectOneFormat(ctx context.Context, c *suite.Cluster) {
 	GinkgoHelper()
 	leases, err := c.Leases(ctx)
 	Expect(err).NotTo(HaveOccurred())

@@ -12,9 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/vishvananda/netlink"
 
-	"github.com/nemesh/nemesh/harness"
-	"github.com/nemesh/nemesh/harness/fault"
-	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
@@ -22,21 +19,21 @@ var _ = Describe("tampering", Label("kind:data-plane"), func() {
 	// flannel#869, #1070, #1795, #1834. Reported: a device was deleted, set down or given another MAC,
 	// routes or rules were lost, and only a restart brought them back. Right: within a second, by itself.
 	DescribeTable("is repaired within a second", suite.Red("deaf"),
-		func(ctx SpecContext, what fault.Tampering) {
-			c := running(ctx, harness.Options{})
+		func(ctx SpecContext, what suite.Tampering) {
+			c := chaos.Running(ctx, suite.Options{})
 			before, err := c.DataPlane("node02")
 			Expect(err).NotTo(HaveOccurred())
-			suite.Inject(ctx, c, fault.Tamper{Node: "node02", What: what})
-			expectRepaired(ctx, c, "node02", func() ([]string, error) { return c.DataPlane("node02") }, before)
+			c.Inject(ctx, suite.Tamper{Node: "node02", What: what})
+			c.ExpectRepaired(ctx, "node02", func() ([]string, error) { return c.DataPlane("node02") }, before)
 		},
-		Entry("device deleted", SpecTimeout(time.Minute), Label("issue:flannel-869"), fault.DeviceDeleted),
-		Entry("device down", SpecTimeout(time.Minute), Label("issue:flannel-1070"), fault.DeviceDown),
-		Entry("device's MAC", SpecTimeout(time.Minute), Label("issue:flannel-1795"), fault.DeviceMACChanged),
-		Entry("routes", SpecTimeout(time.Minute), fault.RoutesDeleted),
-		Entry("neighbours", SpecTimeout(time.Minute), fault.NeighboursDeleted),
-		Entry("forwarding entries", SpecTimeout(time.Minute), fault.FDBDeleted),
-		Entry("all rules flushed", SpecTimeout(time.Minute), Label("issue:flannel-1834"), fault.RulesFlushed),
-		Entry("forwarding off", SpecTimeout(time.Minute), fault.ForwardingOff),
+		Entry("device deleted", SpecTimeout(time.Minute), Label("issue:flannel-869"), suite.DeviceDeleted),
+		Entry("device down", SpecTimeout(time.Minute), Label("issue:flannel-1070"), suite.DeviceDown),
+		Entry("device's MAC", SpecTimeout(time.Minute), Label("issue:flannel-1795"), suite.DeviceMACChanged),
+		Entry("routes", SpecTimeout(time.Minute), suite.RoutesDeleted),
+		Entry("neighbours", SpecTimeout(time.Minute), suite.NeighboursDeleted),
+		Entry("forwarding entries", SpecTimeout(time.Minute), suite.FDBDeleted),
+		Entry("all rules flushed", SpecTimeout(time.Minute), Label("issue:flannel-1834"), suite.RulesFlushed),
+		Entry("forwarding off", SpecTimeout(time.Minute), suite.ForwardingOff),
 	)
 
 	// flannel#799. Reported: Docker was started after the agent and set the policy of FORWARD to DROP.
@@ -46,10 +43,10 @@ var _ = Describe("tampering", Label("kind:data-plane"), func() {
 		Label("issue:flannel-799"),
 		suite.Red("deaf"),
 		func(ctx SpecContext) {
-			c := running(ctx, harness.Options{})
-			suite.Inject(ctx, c, fault.Tamper{Node: "node02", What: fault.ForwardDrop})
-			expectRecovered(ctx, c, time.Now(), time.Second)
-			expectFreshPods(ctx, c, "fresh")
+			c := chaos.Running(ctx, suite.Options{})
+			c.Inject(ctx, suite.Tamper{Node: "node02", What: suite.ForwardDrop})
+			c.ExpectRecovered(ctx, time.Now(), time.Second)
+			c.ExpectFreshPods(ctx, "fresh")
 		},
 		SpecTimeout(time.Minute),
 	)
@@ -57,8 +54,8 @@ var _ = Describe("tampering", Label("kind:data-plane"), func() {
 
 // setLinks returns an action that brings links up or down. An uplink that comes back has its default route
 // again, which the kernel has dropped.
-func setLinks(up bool, names ...string) func(*node.Machine) error {
-	return func(m *node.Machine) error {
+func setLinks(up bool, names ...string) func(*suite.Machine) error {
+	return func(m *suite.Machine) error {
 		for _, name := range names {
 			link, err := m.Netlink().LinkByName(name)
 			if err != nil {
@@ -88,30 +85,30 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 	DescribeTable(
 		"that goes and comes back carries the overlay again, without a restart",
 		suite.Red("deaf"),
-		func(ctx SpecContext, gone fault.Fault) {
-			c := running(ctx, harness.Options{})
+		func(ctx SpecContext, gone suite.Fault) {
+			c := chaos.Running(ctx, suite.Options{})
 			before, err := c.DataPlane("node02")
 			Expect(err).NotTo(HaveOccurred())
-			suite.Inject(ctx, c, gone)
-			talkFor(ctx, c, 15)
-			at := suite.Heal(ctx, c)
+			c.Inject(ctx, gone)
+			c.TalkFor(ctx, 15)
+			at := c.Heal(ctx)
 			Eventually(ctx, func() ([]string, error) { return c.DataPlane("node02") }).
 				WithTimeout(3 * time.Second).WithPolling(5 * time.Millisecond).Should(Equal(before))
-			expectRecovered(ctx, c, at, 2*time.Second)
-			expectFreshPods(ctx, c, "fresh")
-			expectNothingLostBut(ctx, c, "node02")
+			c.ExpectRecovered(ctx, at, 2*time.Second)
+			c.ExpectFreshPods(ctx, "fresh")
+			c.ExpectNothingLostBut(ctx, "node02")
 		},
 		Entry(
 			"down and up, and the device with it",
 			SpecTimeout(time.Minute),
 			Label("issue:flannel-1759"),
-			fault.Done{
+			suite.Done{
 				Node: "node02", What: "uplink and device down",
-				Do: setLinks(false, node.Uplink, "flannel.1"), Undo: setLinks(true, node.Uplink),
+				Do: setLinks(false, suite.Uplink, "flannel.1"), Undo: setLinks(true, suite.Uplink),
 			},
 		),
 		Entry("replaced by another", SpecTimeout(time.Minute), Label("issue:flannel-877"),
-			fault.UplinkReplaced{Node: "node02"}),
+			suite.UplinkReplaced{Node: "node02"}),
 	)
 
 	// flannel#877. Reported: a node got another address and its peers went on sending to the old one.
@@ -120,19 +117,19 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 		"with another address is told to the peers, without a restart",
 		suite.Red("deaf"),
 		func(ctx SpecContext) {
-			c := running(ctx, harness.Options{})
+			c := chaos.Running(ctx, suite.Options{})
 			subnet, err := c.SubnetOf("node02")
 			Expect(err).NotTo(HaveOccurred())
-			mac := macOf(c, "node02")
-			suite.Inject(ctx, c, fault.UplinkReaddressed{Node: "node02", Addr: prefix("192.168.200.222/24")})
+			mac := c.MAC("node02")
+			c.Inject(ctx, suite.UplinkReaddressed{Node: "node02", Addr: prefix("192.168.200.222/24")})
 			at := time.Now()
-			Eventually(ctx, func() ([]harness.Lease, error) { return c.Leases(ctx) }).WithTimeout(5 * time.Second).
+			Eventually(ctx, func() ([]suite.Lease, error) { return c.Leases(ctx) }).WithTimeout(5 * time.Second).
 				Should(ContainElement(And(HaveField("Key", subnet), HaveField("PublicIP.String()", "192.168.200.222"))))
-			expectRecovered(ctx, c, at, 2*time.Second)
-			Expect(macOf(c, "node02")).To(Equal(mac))
+			c.ExpectRecovered(ctx, at, 2*time.Second)
+			Expect(c.MAC("node02")).To(Equal(mac))
 			Expect(c.SubnetOf("node02")).To(Equal(subnet))
-			expectFreshPods(ctx, c, "fresh")
-			expectNothingLostBut(ctx, c, "node02")
+			c.ExpectFreshPods(ctx, "fresh")
+			c.ExpectNothingLostBut(ctx, "node02")
 		},
 		SpecTimeout(time.Minute),
 	)
@@ -143,17 +140,16 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 	// Right: it has the subnet that its pods have.
 	It("with another address found at a restart keeps the node's subnet", Label("kind:lease"),
 		suite.Red("no-owner-records"), func(ctx SpecContext) {
-			c := running(ctx, harness.Options{})
+			c := chaos.Running(ctx, suite.Options{})
 			before := subnets(c)
-			suite.Inject(ctx, c, fault.AgentStop{Node: "node02"},
-				fault.UplinkReaddressed{Node: "node02", Addr: prefix("192.168.200.222/24")})
-			_, err := c.HealOne(ctx, fault.AgentStop{Node: "node02"})
-			Expect(err).NotTo(HaveOccurred())
+			c.Inject(ctx, suite.AgentStop{Node: "node02"},
+				suite.UplinkReaddressed{Node: "node02", Addr: prefix("192.168.200.222/24")})
+			c.HealOne(ctx, suite.AgentStop{Node: "node02"})
 			Eventually(ctx, c.Leases).Should(And(HaveLen(len(c.Nodes())),
 				ContainElement(And(HaveField("Key", before[1]), HaveField("PublicIP.String()", "192.168.200.222")))))
 			Expect(subnets(c)).To(Equal(before))
-			expectFreshPods(ctx, c, "fresh")
-			expectNothingLostBut(ctx, c, "node02")
+			c.ExpectFreshPods(ctx, "fresh")
+			c.ExpectNothingLostBut(ctx, "node02")
 		}, SpecTimeout(time.Minute))
 })
 
@@ -165,19 +161,19 @@ var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"),
 		suite.Red("first-endpoint-only"),
 		func(ctx SpecContext) {
 			// Nobody has .99, so what is sent there is lost; nothing listens on port 1 of etcd's machine.
-			c := chaos.Cluster(ctx, harness.Options{
-				Agent: ours(), Nodes: 2, Idle: []string{"node01", "node02"},
+			c := chaos.Cluster(ctx, suite.Options{
+				Nodes: 2, Idle: []string{"node01", "node02"},
 				EtcdEndpoints: []string{"http://192.168.200.99:2379", "http://192.168.200.10:1"},
 			})
 			for _, n := range c.Nodes() {
 				Expect(c.StartAgent(ctx, n)).To(Succeed())
 			}
 			Expect(c.WaitConverged(ctx)).To(Succeed())
-			expectFreshPods(ctx, c, "first")
-			Expect(c.StartMesh(ctx)).To(Succeed())
-			talkFor(ctx, c, 25)
-			expectFreshPods(ctx, c, "fresh")
-			expectNothingLost(ctx, c)
+			c.ExpectFreshPods(ctx, "first")
+			c.StartMesh(ctx)
+			c.TalkFor(ctx, 25)
+			c.ExpectFreshPods(ctx, "fresh")
+			c.ExpectNothingLost(ctx)
 		},
 		SpecTimeout(time.Minute),
 	)
@@ -185,7 +181,7 @@ var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"),
 	// flannel#1633, #323. Reported: an agent that started before etcd ended, and was not started again.
 	// Right: it waits.
 	It("may appear after the agent", suite.Red("exit-without-etcd"), func(ctx SpecContext) {
-		c := chaos.Cluster(ctx, harness.Options{Agent: ours(), Nodes: 2, Idle: []string{"node01", "node02"}})
+		c := chaos.Cluster(ctx, suite.Options{Nodes: 2, Idle: []string{"node01", "node02"}})
 		Expect(c.Etcd().Stop(ctx)).To(Succeed())
 		for _, n := range c.Nodes() {
 			agent, err := c.LaunchAgent(ctx, n)
@@ -194,7 +190,7 @@ var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"),
 				Should(ContainElement(ContainSubstring("etcd")), "it does not say what it waits for")
 			Expect(agent.Running()).To(BeTrue(), "the agent on %s has ended: %v", n, agent.Tail(5))
 		}
-		suite.Step(c, "etcd starts")
+		c.Step("etcd starts")
 		Expect(c.Etcd().Start(ctx)).To(Succeed())
 		up := time.Now()
 		Eventually(ctx, func() error { return c.KnowsOnly("node01", "node02") }).WithTimeout(5 * time.Second).
@@ -203,6 +199,6 @@ var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"),
 		for _, n := range c.Nodes() { // the subnet file comes after the entries
 			Eventually(ctx, func() (string, error) { return c.SubnetOf(n) }).ShouldNot(BeEmpty(), n)
 		}
-		expectFreshPods(ctx, c, "fresh")
+		c.ExpectFreshPods(ctx, "fresh")
 	}, SpecTimeout(time.Minute))
 })

@@ -18,11 +18,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/nemesh/nemesh/harness"
-	"github.com/nemesh/nemesh/harness/driver"
-	"github.com/nemesh/nemesh/harness/fault"
-	"github.com/nemesh/nemesh/harness/pod"
-	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
@@ -41,70 +36,69 @@ var _ = Describe(
 		)
 		// expired cuts the victim off until etcd has really expired its lease. Where the time to live cannot be
 		// chosen, the lease is revoked instead, which etcd's watchers cannot tell apart.
-		expired := func(ctx context.Context, c *harness.Cluster) {
+		expired := func(ctx context.Context, c *suite.Cluster) {
 			GinkgoHelper()
-			suite.Inject(ctx, c, fault.CutFromEtcd{Node: victim})
-			if driver.Lacks(c.Options().Agent, driver.FeatureLeaseTTL) != nil {
-				suite.Inject(ctx, c, fault.LeaseRevoked{Node: victim})
+			c.Inject(ctx, suite.CutFromEtcd{Node: victim})
+			if !c.Has(suite.FeatureLeaseTTL) {
+				c.Inject(ctx, suite.LeaseRevoked{Node: victim})
 			}
-			suite.Inject(ctx, c,
-				fault.LeaseExpire{Node: victim, Within: 5 * leaseTTL})
+			c.Inject(ctx, suite.LeaseExpire{Node: victim, Within: 5 * leaseTTL})
 		}
 
 		DescribeTable(
 			"gives our overlay its old subnet again and loses nothing",
-			long,
+			suite.Long,
 			suite.Red("no-owner-records"),
-			func(ctx SpecContext, also ...fault.Fault) {
-				needs(driver.FeatureEtcdV3)
-				c := chaos.Cluster(ctx, harness.Options{Agent: ours(), LeaseTTL: leaseTTL})
+			func(ctx SpecContext, also ...suite.Fault) {
+				suite.Needs(suite.FeatureEtcdV3)
+				c := chaos.Cluster(ctx, suite.Options{LeaseTTL: leaseTTL})
 				before, err := c.SubnetOf(victim)
 				Expect(err).NotTo(HaveOccurred())
-				silent := addPods(ctx, c, "silent")
-				Expect(meshAmong(ctx, c)).To(Succeed())
-				talkFor(ctx, c, 25)
+				silent := c.AddPods(ctx, "silent")
+				c.StartMesh(ctx, firstPods(c)...)
+				c.TalkFor(ctx, 25)
 				expired(ctx, c)
-				suite.Inject(ctx, c, also...)
-				talkFor(ctx, c, 50)
+				c.Inject(ctx, also...)
+				c.TalkFor(ctx, 50)
 
-				healed := suite.Heal(ctx, c)
+				healed := c.Heal(ctx)
 				Eventually(ctx, func() (string, error) { return c.LeaseOf(ctx, victim) }).
 					WithTimeout(10 * time.Second).Should(Equal(before))
 				c.Figure("lease back after", time.Since(healed).Seconds(), "s")
 				Eventually(ctx, func() (string, error) { return c.SubnetOf(victim) }).
 					WithTimeout(10 * time.Second).Should(Equal(before))
-				suite.Step(c, "a pod is made on every node, and pairs that were silent are asked")
-				fresh := addPods(ctx, c, "fresh")
-				Expect(c.Expect(ctx, harness.Each(append(fresh, silent...), c.Pods(), true)...)).To(Succeed())
-				expectNothingLost(ctx, c)
+				c.Step("a pod is made on every node, and pairs that were silent are asked")
+				fresh := c.AddPods(ctx, "fresh")
+				c.ExpectReach(ctx, suite.Each(append(fresh, silent...), c.Pods(), true)...)
+				c.ExpectNothingLost(ctx)
 			},
 			Entry("when the subnet stayed free", SpecTimeout(time.Minute)),
 			Entry("when its subnet.env is deleted as well", SpecTimeout(time.Minute),
-				fault.FileDeleted{Node: victim, Path: "/run/flannel/subnet.env"}),
+				suite.FileDeleted{Node: victim, Path: "/run/flannel/subnet.env"}),
 		)
 
 		It("moves our overlay at once when the subnet was given away, and never disturbs the new owner",
 			suite.Red("renew-unconditionally"),
 			func(ctx SpecContext) {
 				const owner = "node05"
-				needs(driver.FeatureEtcdV3)
-				c := chaos.Cluster(ctx, harness.Options{
-					Agent: ours(), Nodes: 5, Idle: []string{owner}, LeaseTTL: leaseTTL,
+				suite.Needs(suite.FeatureEtcdV3)
+				c := chaos.Cluster(ctx, suite.Options{
+					Nodes: 5, Idle: []string{owner}, LeaseTTL: leaseTTL,
 				})
 				const old = "the victim's pods of before keep addresses of the subnet that is another's now"
-				suite.Waive(c, "pod-address-in-lease", old)
-				suite.Waive(c, "pod-address-once", old)
+				c.Waive("pod-address-in-lease", old)
+				c.Waive("pod-address-once", old)
 				given, err := c.SubnetOf(victim)
 				Expect(err).NotTo(HaveOccurred())
 				expired(ctx, c)
-				suite.Inject(ctx, c, fault.SubnetTaken{From: victim, By: owner})
+				c.Inject(ctx, suite.SubnetTaken{From: victim, By: owner})
 				mine, err := c.AddPod(ctx, owner, owner+"-pod1")
 				Expect(err).NotTo(HaveOccurred())
 				undisturbed := append(podsOf(c, "node02", "node03", "node04"), mine)
-				Expect(c.StartMeshAmong(ctx, undisturbed)).To(Succeed())
-				talkFor(ctx, c, 25)
+				c.StartMesh(ctx, undisturbed...)
+				c.TalkFor(ctx, 25)
 
-				healed := suite.Heal(ctx, c)
+				healed := c.Heal(ctx)
 				var moved string
 				Eventually(ctx, func(g Gomega) {
 					var err error
@@ -118,28 +112,28 @@ var _ = Describe(
 				Expect(c.LeaseOf(ctx, victim)).To(Equal(moved))
 				Expect(c.LeaseOf(ctx, owner)).To(Equal(given))
 
-				suite.Step(c, "a pod is made on the node that moved")
+				c.Step("a pod is made on the node that moved")
 				fresh, err := c.AddPod(ctx, victim, victim+"-fresh")
 				Expect(err).NotTo(HaveOccurred())
 				Expect(inSubnet(fresh, moved)).To(BeTrue(), "%s is not in %s", fresh.Addr(), moved)
-				Expect(c.Expect(ctx, harness.Each([]*pod.Pod{fresh}, undisturbed, true)...)).To(Succeed())
-				talkFor(ctx, c, 50)
+				c.ExpectReach(ctx, suite.Each([]*suite.Pod{fresh}, undisturbed, true)...)
+				c.TalkFor(ctx, 50)
 				report, err := c.Mesh().Settle(ctx)
 				Expect(err).NotTo(HaveOccurred())
-				lost, sent := report.Lost(func(p probe.PairReport) bool { return p.From != victim })
+				lost, sent := report.Lost(func(p suite.PairReport) bool { return p.From != victim })
 				Expect(sent).To(BeNumerically(">", 1000))
 				Expect(lost).To(BeZero(), "pairs of the new owner and of nodes that had no part in it")
 			}, SpecTimeout(time.Minute))
 
 		Describe("when the agent forgets its subnet", Label("defect:forget-subnet", "detect:exempt"), func() {
 			It("fails every new pod with the reported words", func(ctx SpecContext) {
-				c := chaos.Cluster(ctx, harness.Options{Agent: ours("forget-subnet"), LeaseTTL: leaseTTL})
-				suite.Waive(c, "cni0-equals-subnet", "this is the reported failure")
-				suite.Waive(c, "pod-address-in-lease", "the pods of before keep addresses of the forgotten subnet")
+				c := chaos.Cluster(ctx, suite.Options{Agent: suite.UnderTest("forget-subnet"), LeaseTTL: leaseTTL})
+				c.Waive("cni0-equals-subnet", "this is the reported failure")
+				c.Waive("pod-address-in-lease", "the pods of before keep addresses of the forgotten subnet")
 				before, err := c.SubnetOf(victim)
 				Expect(err).NotTo(HaveOccurred())
 				expired(ctx, c)
-				suite.Heal(ctx, c)
+				c.Heal(ctx)
 				var after string
 				Eventually(ctx, func(g Gomega) {
 					var err error
@@ -162,8 +156,8 @@ var _ = Describe(
 )
 
 // podsOf lists the pods of the named nodes.
-func podsOf(c *harness.Cluster, nodes ...string) []*pod.Pod {
-	var pods []*pod.Pod
+func podsOf(c *suite.Cluster, nodes ...string) []*suite.Pod {
+	var pods []*suite.Pod
 	for _, n := range nodes {
 		pods = append(pods, c.PodsOn(n)...)
 	}
@@ -171,7 +165,7 @@ func podsOf(c *harness.Cluster, nodes ...string) []*pod.Pod {
 }
 
 // inSubnet reports whether a pod's address is in the subnet with the given key.
-func inSubnet(p *pod.Pod, key string) bool {
+func inSubnet(p *suite.Pod, key string) bool {
 	prefix, err := netip.ParsePrefix(strings.Replace(key, "-", "/", 1))
 	return err == nil && prefix.Contains(p.Addr())
 }

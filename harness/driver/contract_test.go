@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nemesh/nemesh/harness"
 	"github.com/nemesh/nemesh/harness/build"
+	"github.com/nemesh/nemesh/harness/cluster"
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/sandbox"
@@ -113,7 +113,7 @@ func contract(t *testing.T, d driver.Driver) {
 	if err != nil || version == "" {
 		t.Errorf("version %q: %v", version, err)
 	}
-	c, err := harness.New(ctx, harness.Options{Agent: d, Nodes: 2}.WithEnv(), nil)
+	c, err := cluster.New(ctx, cluster.Options{Agent: d, Nodes: 2}.WithEnv(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestAgentsThatMisbehave(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
-			c, err := harness.New(t.Context(), harness.Options{Agent: fakeDriver(t, mode), Nodes: 2}, nil)
+			c, err := cluster.New(t.Context(), cluster.Options{Agent: fakeDriver(t, mode), Nodes: 2}, nil)
 			if err == nil {
 				t.Fatal("it was taken for an agent that works", c.Close())
 			}
@@ -193,7 +193,7 @@ func TestNotifyAloneIsWaitedFor(t *testing.T) {
 	d := fakeDriver(t, fakeGood, func(text string) string {
 		return strings.Replace(text, "ready: subnet-file", "ready: notify", 1)
 	})
-	_, err := harness.New(t.Context(), harness.Options{Agent: d, Nodes: 1}, nil)
+	_, err := cluster.New(t.Context(), cluster.Options{Agent: d, Nodes: 1}, nil)
 	if err == nil || !strings.Contains(err.Error(), "it has not said READY=1") ||
 		!strings.Contains(err.Error(), "subnet 172.16.") {
 		t.Errorf("%v", err)
@@ -210,7 +210,7 @@ func TestSupervisor(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := fakeDriver(t, fakeGood, func(text string) string { return text + "\nrestart: true" })
-	c, err := harness.New(t.Context(), harness.Options{Agent: d, Nodes: 1, PodsPerNode: -1}, rec)
+	c, err := cluster.New(t.Context(), cluster.Options{Agent: d, Nodes: 1, PodsPerNode: -1}, rec)
 	if err != nil {
 		t.Fatal(err)
 	}

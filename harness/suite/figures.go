@@ -3,7 +3,7 @@ package suite
 import (
 	"time"
 
-	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/cluster"
 	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/reports/record"
 )
@@ -50,7 +50,7 @@ func (c counted) since(r probe.Report) probe.Report {
 
 // addSummary adds to a verdict what was broken in a cluster and what its pods felt since it was counted.
 // The recovery is that from the last heal of this spec: one of an earlier spec is that one's figure.
-func addSummary(v *record.Verdict, s harness.Summary, before counted) {
+func addSummary(v *record.Verdict, s cluster.Summary, before counted) {
 	v.Broke = append(v.Broke, s.Broke...)
 	v.Active = append(v.Active, s.Active...)
 	own := before.since(s.Report)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/cluster"
 	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/reports/record"
 )
@@ -40,7 +40,7 @@ func TestFiguresAreThoseOfTheSpec(t *testing.T) {
 			record.Verdict{Sent: 40, Lost: 3, LongestOutage: int64(30 * ms)}},
 	} {
 		var v record.Verdict
-		addSummary(&v, harness.Summary{Report: c.report, Healed: c.healed}, before)
+		addSummary(&v, cluster.Summary{Report: c.report, Healed: c.healed}, before)
 		before = take(zero.Add(time.Duration(i+1)*3*s), c.report)
 		if v.Sent != c.want.Sent || v.Lost != c.want.Lost || v.LongestOutage != c.want.LongestOutage ||
 			v.Healed != c.want.Healed || v.Recovery != c.want.Recovery {

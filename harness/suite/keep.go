@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"github.com/onsi/ginkgo/v2"
-
-	"github.com/nemesh/nemesh/harness"
 )
 
 // KeepEnv names the environment variable with the socket of whoever wants to keep the world of a
@@ -48,7 +46,7 @@ func skipWhileKept() {
 }
 
 // keep holds the world of a failed spec until the keeper lets it go.
-func (s *Suite) keep(c *harness.Cluster) {
+func (s *Suite) keep(c *Cluster) {
 	if os.Getenv(KeepEnv) == "" {
 		return
 	}

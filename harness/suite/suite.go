@@ -1,5 +1,3 @@
-// Package suite joins Ginkgo and the harness: clusters that belong to a spec, faults whose missing proof
-// makes a spec not proven, and a verdict in the record for each spec.
 package suite
 
 import (
@@ -15,10 +13,7 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 
-	"github.com/nemesh/nemesh/harness"
-	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/follow"
-	"github.com/nemesh/nemesh/harness/invariant"
 	"github.com/nemesh/nemesh/reports/record"
 )
 
@@ -35,17 +30,17 @@ type Suite struct {
 	dir    string // of the run, in which the record is; "" when nothing is recorded
 
 	mu       sync.Mutex
-	clusters []*harness.Cluster // of the spec or the ordered container that is running
-	failed   map[*harness.Cluster]bool
-	counted  map[*harness.Cluster]counted // at the end of the spec before, of open clusters
-	died     []string                     // where packets of the running spec died
-	active   []string                     // what was broken when the running spec failed
+	clusters []*Cluster // of the spec or the ordered container that is running
+	failed   map[*Cluster]bool
+	counted  map[*Cluster]counted // at the end of the spec before, of open clusters
+	died     []string             // where packets of the running spec died
+	active   []string             // what was broken when the running spec failed
 }
 
 // New opens the record, and has Ginkgo report each spec to it. It must be called while the tree of specs is
 // built, at the top level.
 func New() *Suite {
-	s := &Suite{failed: map[*harness.Cluster]bool{}, counted: map[*harness.Cluster]counted{}}
+	s := &Suite{failed: map[*Cluster]bool{}, counted: map[*Cluster]counted{}}
 	if path := os.Getenv(RecordEnv); path != "" {
 		w, err := record.Open(path)
 		if err != nil {
@@ -69,106 +64,6 @@ func New() *Suite {
 	return s
 }
 
-// Cluster builds a cluster for the running spec, or for its ordered container when called in BeforeAll, and
-// tears it down afterwards. When all that used it has passed, its faults are healed and the invariants are
-// checked before. A world that cannot be built makes the spec not proven.
-func (s *Suite) Cluster(ctx context.Context, opts harness.Options) *harness.Cluster {
-	ginkgo.GinkgoHelper()
-	c, err := harness.New(ctx, opts.WithEnv(), s.record.For(ginkgo.CurrentSpecReport().FullText()))
-	if err != nil {
-		notProven(err)
-	}
-	s.mu.Lock()
-	s.clusters = append(s.clusters, c)
-	s.mu.Unlock()
-	ginkgo.DeferCleanup(func() {
-		s.mu.Lock()
-		failed := s.failed[c]
-		delete(s.failed, c)
-		s.mu.Unlock()
-		if failed || ginkgo.CurrentSpecReport().Failed() {
-			s.keep(c)
-		}
-		if err := c.Close(); err != nil {
-			ginkgo.Fail("tear down the cluster: " + err.Error())
-		}
-	})
-	ginkgo.DeferCleanup(func(ctx ginkgo.SpecContext) { s.atRest(ctx, c) }, ginkgo.NodeTimeout(checkWithin))
-	return c
-}
-
-// checkWithin bounds healing, waiting for rest and checking.
-const checkWithin = time.Minute
-
-// atRest checks the invariants of a cluster whose specs have passed.
-func (s *Suite) atRest(ctx context.Context, c *harness.Cluster) {
-	ginkgo.GinkgoHelper()
-	s.mu.Lock()
-	failed := s.failed[c]
-	s.mu.Unlock()
-	if spec := ginkgo.CurrentSpecReport(); failed || spec.State != types.SpecStatePassed {
-		return
-	}
-	results, err := c.CheckInvariants(ctx)
-	if err != nil {
-		ginkgo.Fail(err.Error())
-	}
-	for _, r := range results {
-		if r.Waived && r.OK {
-			ginkgo.GinkgoWriter.Printf("invariant %s was waived without need (%s)\n", r.ID, r.Why)
-		}
-	}
-	if text := invariant.Failures(results); text != "" {
-		if err := c.WriteState(ctx); err != nil {
-			ginkgo.GinkgoWriter.Printf("record the state: %v\n", err)
-		}
-		ginkgo.Fail("at rest, after all else had passed:\n" + text)
-	}
-}
-
-// Waive says that a spec means to break an invariant, by its id, and why. The record then shows what it
-// broke;
-// a waiver that was not needed is reported in the spec's output and can be told in the record (ok and
-// waived).
-func Waive(c *harness.Cluster, id, why string) {
-	ginkgo.GinkgoHelper()
-	if err := c.Waive(id, why); err != nil {
-		ginkgo.Fail(err.Error())
-	}
-}
-
-// Inject applies faults. One that cannot be proved makes the spec not proven.
-func Inject(ctx context.Context, c *harness.Cluster, faults ...fault.Fault) {
-	ginkgo.GinkgoHelper()
-	for _, f := range faults {
-		Step(c, f.Name())
-		if err := c.Inject(ctx, f); err != nil {
-			if errors.Is(err, fault.ErrNotProven) {
-				notProven(err)
-			}
-			ginkgo.Fail(err.Error())
-		}
-	}
-}
-
-// Heal undoes all faults and returns the moment at which the last was undone.
-func Heal(ctx context.Context, c *harness.Cluster) time.Time {
-	ginkgo.GinkgoHelper()
-	Step(c, "healed")
-	at, err := c.Heal(ctx)
-	if err != nil {
-		ginkgo.Fail("heal: " + err.Error())
-	}
-	return at
-}
-
-// Step says, in Ginkgo's output and in the record, what a scenario does next.
-func Step(c *harness.Cluster, text string) {
-	ginkgo.GinkgoHelper()
-	ginkgo.By(text)
-	c.Step(text)
-}
-
 func notProven(err error) {
 	ginkgo.GinkgoHelper()
 	ginkgo.AddReportEntry(entryUnproven, err.Error(), ginkgo.ReportEntryVisibilityNever)
@@ -181,7 +76,7 @@ func (s *Suite) began(name string) {
 	defer s.mu.Unlock()
 	s.active = nil
 	for _, c := range s.clusters {
-		c.SetScenario(name)
+		c.Record().SetScenario(name)
 	}
 }
 
@@ -190,7 +85,7 @@ func (s *Suite) ended() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.clusters {
-		c.NoteState(record.After)
+		c.recorder.NoteState(record.After)
 	}
 }
 
@@ -203,15 +98,16 @@ func (s *Suite) explain(ctx context.Context) {
 		s.failed[c] = true
 		s.active = append(s.active, c.Summary().Active...)
 		followErr := s.follow(ctx, c)
-		if err := errors.Join(followErr, c.WriteReach(ctx), c.WriteState(ctx)); err != nil {
+		_, askErr := c.AskMesh(ctx)
+		if err := errors.Join(followErr, askErr, c.recorder.WriteState(ctx)); err != nil {
 			ginkgo.GinkgoWriter.Printf("record the state: %v\n", err)
 		}
 	}
 }
 
 // follow finds out where packets of wrong pairs die, for the top of the failure's text.
-func (s *Suite) follow(ctx context.Context, c *harness.Cluster) error {
-	traces, err := c.FollowWrong(ctx, s.dir, ginkgo.CurrentSpecReport().FullText())
+func (s *Suite) follow(ctx context.Context, c *Cluster) error {
+	traces, err := c.recorder.FollowWrong(ctx, s.dir, ginkgo.CurrentSpecReport().FullText())
 	for _, t := range traces {
 		if t.Cause == follow.Delivered {
 			continue
@@ -243,7 +139,7 @@ func (s *Suite) verdict(r types.SpecReport) {
 	s.mu.Lock()
 	v.Message = strings.Join(append(s.died, v.Message), "\n")
 	s.died = nil
-	var open []*harness.Cluster
+	var open []*Cluster
 	for _, c := range s.clusters {
 		sum := c.Summary()
 		addSummary(v, sum, s.counted[c])

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/cluster"
 )
 
 // completeWithin bounds what a press of the tab key may take.
@@ -30,8 +30,8 @@ func complete(cmd *cobra.Command, flag string, values func(typed string) []strin
 // completeVariant offers the values of --backend and --rules where a command has them.
 func completeVariant(cmd *cobra.Command) {
 	for flag, values := range map[string][]string{
-		"backend": {harness.BackendVXLAN, harness.BackendHostGW},
-		"rules":   {"iptables", harness.RulesNFTables},
+		"backend": {cluster.BackendVXLAN, cluster.BackendHostGW},
+		"rules":   {"iptables", cluster.RulesNFTables},
 	} {
 		if cmd.Flags().Lookup(flag) != nil {
 			complete(cmd, flag, func(string) []string { return values })

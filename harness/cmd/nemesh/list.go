@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nemesh/nemesh/harness/checker"
 	"github.com/nemesh/nemesh/harness/fault"
-	"github.com/nemesh/nemesh/harness/invariant"
 	"github.com/nemesh/nemesh/harness/sandbox"
 	"github.com/nemesh/nemesh/harness/suite"
 )
@@ -117,7 +117,7 @@ func list(ctx context.Context, bin string, wanted []string) (listing, error) {
 		}
 	}
 	if slices.Contains(wanted, "invariants") {
-		for _, v := range invariant.All() {
+		for _, v := range checker.All() {
 			l.Invariants = append(l.Invariants, listedOne{v.ID, v.Statement})
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/nemesh/nemesh/harness"
 	"github.com/nemesh/nemesh/harness/baseline"
+	"github.com/nemesh/nemesh/harness/cluster"
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/reports/record"
 )
@@ -59,16 +59,16 @@ func (w *worldFlags) add(f *pflag.FlagSet) {
 
 // addVariant declares the flags that a matrix multiplies agents with.
 func (w *worldFlags) addVariant(f *pflag.FlagSet) {
-	f.StringVar(&w.backend, "backend", os.Getenv(harness.BackendEnv), "how the overlay carries packets: "+
-		harness.BackendVXLAN+" or "+harness.BackendHostGW+" ["+harness.BackendEnv+"]")
-	f.StringVar(&w.rules, "rules", os.Getenv(harness.RulesEnv), "whether the agent uses iptables or nftables ["+
-		harness.RulesEnv+"]")
+	f.StringVar(&w.backend, "backend", os.Getenv(cluster.BackendEnv), "how the overlay carries packets: "+
+		cluster.BackendVXLAN+" or "+cluster.BackendHostGW+" ["+cluster.BackendEnv+"]")
+	f.StringVar(&w.rules, "rules", os.Getenv(cluster.RulesEnv), "whether the agent uses iptables or nftables ["+
+		cluster.RulesEnv+"]")
 	f.StringVar(
 		&w.etcdBin,
 		"etcd-bin",
-		os.Getenv(harness.EtcdBinaryEnv),
+		os.Getenv(cluster.EtcdBinaryEnv),
 		"an etcd `binary` (3.4 or newer) as the "+
-			"control plane, instead of the one built in ["+harness.EtcdBinaryEnv+"]",
+			"control plane, instead of the one built in ["+cluster.EtcdBinaryEnv+"]",
 	)
 }
 
@@ -93,11 +93,11 @@ func (w *worldFlags) resolve(ctx context.Context, bin string) error {
 	if w.choice, err = w.choice.Absolute(); err != nil {
 		return err
 	}
-	if w.backend != "" && w.backend != harness.BackendVXLAN && w.backend != harness.BackendHostGW {
-		return fmt.Errorf("--backend %s: it is %s or %s", w.backend, harness.BackendVXLAN, harness.BackendHostGW)
+	if w.backend != "" && w.backend != cluster.BackendVXLAN && w.backend != cluster.BackendHostGW {
+		return fmt.Errorf("--backend %s: it is %s or %s", w.backend, cluster.BackendVXLAN, cluster.BackendHostGW)
 	}
-	if w.rules != "" && w.rules != "iptables" && w.rules != harness.RulesNFTables {
-		return fmt.Errorf("--rules %s: it is iptables or %s", w.rules, harness.RulesNFTables)
+	if w.rules != "" && w.rules != "iptables" && w.rules != cluster.RulesNFTables {
+		return fmt.Errorf("--rules %s: it is iptables or %s", w.rules, cluster.RulesNFTables)
 	}
 	for flag, path := range map[string]*string{"--etcd-bin": &w.etcdBin, "--etcd-v2-bin": &w.etcdV2Bin} {
 		if *path == "" {
@@ -135,8 +135,8 @@ func (w *worldFlags) resolve(ctx context.Context, bin string) error {
 
 // env tells the suite.
 func (w *worldFlags) env() []string {
-	return append(w.choice.Env(), harness.BackendEnv+"="+w.backend, harness.RulesEnv+"="+w.rules,
-		harness.EtcdBinaryEnv+"="+w.etcdBin)
+	return append(w.choice.Env(), cluster.BackendEnv+"="+w.backend, cluster.RulesEnv+"="+w.rules,
+		cluster.EtcdBinaryEnv+"="+w.etcdBin)
 }
 
 // args are the flags with which another nemesh tests the same.

@@ -1,0 +1,55 @@
+package checker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// peerTTL is how long the lease of a peer that joins lives should nobody end it.
+const peerTTL = time.Minute
+
+// putPeer puts the lease of a plain flannel peer where the agents look for leases, which is etcd's v2 API
+// for old ones. The function that it returns ends the lease.
+func (k *Checker) putPeer(ctx context.Context, client *clientv3.Client, peer Lease,
+) (leave func(context.Context) error, err error) {
+	path := k.c.EtcdPrefix() + "/subnets/" + peer.Key()
+	if k.c.SpeaksV2() {
+		if err := k.c.Etcd().PutV2(ctx, path, peer.Value(), peerTTL); err != nil {
+			return nil, fmt.Errorf("put its lease: %w", err)
+		}
+		return func(ctx context.Context) error { return k.c.Etcd().DeleteV2(ctx, path) }, nil
+	}
+	grant, err := client.Grant(ctx, int64(peerTTL.Seconds()))
+	if err != nil {
+		return nil, fmt.Errorf("grant its lease: %w", err)
+	}
+	if _, err := client.Put(ctx, path, peer.Value(), clientv3.WithLease(grant.ID)); err != nil {
+		return nil, fmt.Errorf("put its lease: %w", err)
+	}
+	return func(ctx context.Context) error {
+		_, err := client.Revoke(ctx, grant.ID)
+		return err
+	}, nil
+}
+
+// keysV2 reads the leases of agents that speak etcd's v2 API.
+func (k *Checker) keysV2(ctx context.Context) ([]Lease, error) {
+	keys, err := k.c.Etcd().ListV2(ctx, k.c.EtcdPrefix()+"/subnets")
+	if err != nil {
+		return nil, fmt.Errorf("list leases: %w", err)
+	}
+	values := make(map[string]string, len(keys))
+	for _, k := range keys {
+		values[k.Key] = k.Value
+	}
+	leases, _ := ParseKeys(values, k.c.EtcdPrefix())
+	for i := range leases {
+		if leases[i].VNI == 0 {
+			leases[i].VNI = k.c.Options().VNI // old agents take it from the network configuration
+		}
+	}
+	return leases, nil
+}

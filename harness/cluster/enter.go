@@ -1,0 +1,45 @@
+package cluster
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/nemesh/nemesh/harness/enter"
+	"github.com/nemesh/nemesh/harness/node"
+)
+
+// openDoor lets people onto the machines, by `nemesh enter`.
+func (c *Cluster) openDoor() error {
+	d, err := enter.Open(filepath.Join(c.dir, enter.File), c.described, c.anyMachine)
+	c.door = d
+	return err
+}
+
+// described is what the door says of the world.
+func (c *Cluster) described() enter.World {
+	return enter.World{ID: c.ID(), Scenario: c.record.Scenario(), Nodes: c.Machines()}
+}
+
+// Machines lists the names of all machines that can be entered: the nodes, then etcd's.
+func (c *Cluster) Machines() []string {
+	names := c.Nodes()
+	for _, m := range c.etcdMachines {
+		names = append(names, m.Name())
+	}
+	return names
+}
+
+// anyMachine finds a machine, etcd's among them.
+func (c *Cluster) anyMachine(name string) (*node.Machine, error) {
+	for _, n := range c.nodes {
+		if n.Name() == name {
+			return n.Machine, nil
+		}
+	}
+	if i := slices.IndexFunc(c.etcdMachines, func(m *node.Machine) bool { return m.Name() == name }); i >= 0 {
+		return c.etcdMachines[i], nil
+	}
+	return nil, fmt.Errorf("there is no machine %q: there are %s", name, strings.Join(c.Machines(), ", "))
+}

@@ -1,0 +1,174 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/harness/etcd"
+	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/probe"
+	"github.com/nemesh/nemesh/harness/underlay"
+	"github.com/nemesh/nemesh/reports/record"
+)
+
+// A Cluster is the World that faults work on.
+var _ fault.World = (*Cluster)(nil)
+
+// Etcd implements fault.World.
+func (c *Cluster) Etcd() *etcd.Member { return c.store }
+
+// EtcdPrefix implements fault.World.
+func (c *Cluster) EtcdPrefix() string { return driver.PrefixOf(c.opts.Agent) }
+
+// Switch implements fault.World.
+func (c *Cluster) Switch() *underlay.Switch { return c.fabric }
+
+// Machine implements fault.World.
+func (c *Cluster) Machine(name string) (*node.Machine, error) {
+	n, err := c.Node(name)
+	if err != nil {
+		return nil, err
+	}
+	return n.Machine, nil
+}
+
+// Device implements fault.World.
+func (c *Cluster) Device() string { return c.opts.Agent.Device(c.opts.VNI) }
+
+// SubnetFile implements fault.World.
+func (c *Cluster) SubnetFile() string { return c.opts.Agent.SubnetFile() }
+
+// StateDir implements fault.World; "" if the agent keeps nothing.
+func (c *Cluster) StateDir() string {
+	if d, ok := c.opts.Agent.(interface{ StateDir() string }); ok {
+		return d.StateDir()
+	}
+	return ""
+}
+
+// Nodes implements fault.World.
+func (c *Cluster) Nodes() []string {
+	var names []string
+	for _, n := range c.nodes {
+		names = append(names, n.Name())
+	}
+	return names
+}
+
+// OnHeal implements fault.World.
+func (c *Cluster) OnHeal(name string, heal func(context.Context) error) { c.heals.Push(name, heal) }
+
+// Inject applies faults one after another and proves each. The error wraps fault.ErrNotProven when one could
+// not be proved.
+func (c *Cluster) Inject(ctx context.Context, faults ...fault.Fault) error {
+	for _, f := range faults {
+		if limited, ok := f.(fault.Limited); ok {
+			if err := limited.Available(c); err != nil {
+				return fmt.Errorf("%w: %s: %w", fault.ErrNotProven, f.Name(), err)
+			}
+		}
+		if c.firstFault() {
+			c.moment(record.Before)
+		}
+		how := ""
+		if m, ok := f.(fault.Mechanical); ok {
+			how = m.Mechanism()
+		}
+		c.noteFault(f.Name(), record.FaultInjecting, how, nil)
+		c.mu.Lock()
+		c.broke = append(c.broke, f.Name())
+		c.mu.Unlock()
+		if err := f.Inject(ctx, c); err != nil {
+			c.noteFault(f.Name(), record.FaultUnproved, how, err)
+			return fmt.Errorf("%s: %w", f.Name(), err)
+		}
+		c.noteFault(f.Name(), record.FaultProved, how, nil)
+	}
+	return nil
+}
+
+// firstFault reports whether nothing has been broken so far.
+func (c *Cluster) firstFault() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.broke) == 0
+}
+
+func (c *Cluster) noteFault(name, phase, mechanism string, err error) {
+	f := &record.Fault{Name: name, Phase: phase, Mechanism: mechanism}
+	if err != nil {
+		f.Error = err.Error()
+	}
+	c.record.Write(record.Event{Kind: record.KindFault, Fault: f})
+}
+
+// Heal undoes all faults, the latest first, and returns the moment at which the last was undone.
+func (c *Cluster) Heal(ctx context.Context) (time.Time, error) {
+	before := c.heals.Names()
+	if len(before) > 0 {
+		c.moment(record.During)
+	}
+	err := c.heals.Heal(ctx)
+	return c.noteHealed(before, err), err
+}
+
+// HealOne undoes one fault and leaves the others.
+func (c *Cluster) HealOne(ctx context.Context, f fault.Fault) (time.Time, error) {
+	before := c.heals.Names()
+	c.moment(record.During)
+	err := c.heals.HealOne(ctx, f.Name())
+	return c.noteHealed(before, err), err
+}
+
+// noteHealed notes, the latest first, which of the faults that were active before are no more. One whose
+// heal has to wait for another's is noted when it is really healed.
+func (c *Cluster) noteHealed(before []string, err error) time.Time {
+	now := time.Now()
+	active := c.heals.Names()
+	slices.Reverse(before)
+	for _, name := range slices.Compact(before) {
+		if !slices.Contains(active, name) {
+			c.noteFault(name, record.FaultHealed, "", err)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.healed = now
+	return now
+}
+
+// Summary is what a verdict says of a cluster.
+type Summary struct {
+	// Broke lists the faults that were injected and Active those that are not healed, in order.
+	Broke, Active []string
+	Report        probe.Report
+	// Healed is when the last fault was healed; zero if none was.
+	Healed time.Time
+}
+
+// Summary sums up what was broken and measured so far, or until the cluster was closed.
+func (c *Cluster) Summary() Summary {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := Summary{Broke: slices.Clone(c.broke), Active: slices.Compact(c.heals.Names()), Healed: c.healed}
+	if c.final != nil {
+		s.Report = *c.final
+	} else {
+		s.Report = c.mesh.Report()
+	}
+	return s
+}
+
+// Closed reports whether the cluster has been torn down.
+func (c *Cluster) Closed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+// Mend undoes what is still broken, without a word in the record: the scenario is over.
+func (c *Cluster) Mend(ctx context.Context) error { return c.heals.Heal(ctx) }

@@ -1,0 +1,103 @@
+package suite
+
+import (
+	"github.com/nemesh/nemesh/harness/cluster"
+	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/observe"
+	"github.com/nemesh/nemesh/harness/pod"
+	"github.com/nemesh/nemesh/harness/probe"
+)
+
+// What a scenario builds and breaks.
+type (
+	// Options describe a cluster; the zero value of each field stands for its default.
+	Options = cluster.Options
+	// Expectation is whether one endpoint of the mesh, a pod or a node, should reach a pod.
+	Expectation = cluster.Expectation
+	// Lease is a subnet lease as the control plane has it.
+	Lease = cluster.Lease
+	// Node is a machine with its agent.
+	Node = cluster.Node
+	// Machine is a machine: a network namespace with files and processes of its own.
+	Machine = node.Machine
+	// Process is a program on a machine, and Command how it is started.
+	Process = node.Process
+	// Command is how a program is started on a machine.
+	Command = node.Command
+	// Pod is a pod, made by CNI ADD.
+	Pod = pod.Pod
+	// Fault is one way to break a world. One of your own has a Name and Inject, which registers the heal with
+	// World.OnHeal, breaks, and proves that it took effect.
+	Fault = fault.Fault
+	// World is what a fault works on; a Cluster is one.
+	World = fault.World
+)
+
+// The overlay under test.
+type (
+	// Driver says how an overlay under test is started, found ready and used.
+	Driver = driver.Driver
+	// Ours drives the overlay of this project.
+	Ours = driver.Ours
+	// Flannel drives flannel's own agent.
+	Flannel = driver.Flannel
+	// Feature is something that a scenario may ask of an agent beyond carrying packets.
+	Feature = driver.Feature
+)
+
+// The features of agents, for Needs and Has.
+const (
+	FeatureLeaseTTL = driver.FeatureLeaseTTL
+	FeatureLeave    = driver.FeatureLeave
+	FeatureOwners   = driver.FeatureOwners
+	FeaturePublicIP = driver.FeaturePublicIP
+	FeatureEtcdV3   = driver.FeatureEtcdV3
+	FeatureIPv6     = driver.FeatureIPv6
+	FeatureState    = driver.FeatureState
+)
+
+// What the mesh measures.
+type (
+	// Report is what the mesh has measured, PairReport what it has of one pair.
+	Report = probe.Report
+	// PairReport is what the mesh has measured of one pair.
+	PairReport = probe.PairReport
+	// ICMPError is an error message that came back to an endpoint.
+	ICMPError = probe.ICMPError
+	// Endpoint is one end of a pair: a pod, or a node itself.
+	Endpoint = probe.Endpoint
+)
+
+// What kernels hold.
+type (
+	// Neighbour is an entry of a neighbour or forwarding table.
+	Neighbour = observe.Neighbour
+	// NeighbourWatch collects the states of neighbour entries, ARPWatch the ARP packets on a link.
+	NeighbourWatch = observe.NeighbourWatch
+	// ARPWatch collects the ARP packets on a link.
+	ARPWatch = observe.ARPWatch
+)
+
+// Names and networks of a world.
+const (
+	// BackendVXLAN and BackendHostGW are how the overlay carries packets (Options.Backend).
+	BackendVXLAN  = cluster.BackendVXLAN
+	BackendHostGW = cluster.BackendHostGW
+	// Uplink is the name of a machine's link to the others, Bridge that of its pods' bridge.
+	Uplink = node.Uplink
+	Bridge = node.Bridge
+)
+
+// Network6 is what the overlay hands out to nodes in a dual-stack world.
+var Network6 = cluster.Network6
+
+// Each builds the expectation of every pair of two sets of pods, in both directions.
+func Each(a, b []*Pod, want bool) []Expectation { return cluster.Each(a, b, want) }
+
+// Over6 is the name by which the mesh knows the IPv6 address of an endpoint.
+func Over6(name string) string { return cluster.Over6(name) }
+
+// ErrNotProven says that a fault was applied and its effect could not be shown; a fault of your own wraps it.
+var ErrNotProven = fault.ErrNotProven
