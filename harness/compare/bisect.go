@@ -96,8 +96,8 @@ func FindVersion(all []string, name string) (int, error) {
 
 // Bisect finds the first binary in version order at which the verdict changes, between one that is known to
 // be good and one that is known to be bad, whichever is the older. It asks as few as a binary search does.
-// One whose scenario neither passed nor failed is passed over, and all that stand between the neighbours of a
-// change come back as candidates: one where every answer was clear.
+// One under which the scenario neither passed nor failed is passed over, and all that stand between the
+// neighbours of a change come back as candidates: one where every answer was clear.
 func Bisect(all []string, good, bad int, ask func(string) (Result, error)) (candidates []string, err error) {
 	if good == bad {
 		return nil, fmt.Errorf("%s is both good and bad", filepath.Base(all[good]))

@@ -30,7 +30,8 @@ func folder(t *testing.T, names ...string) string {
 }
 
 func TestVersionsInOrder(t *testing.T) {
-	want := []string{"flanneld-0.9", "flanneld-v0.9.1", "flanneld-v0.10.0-rc1", "flanneld-v0.10.0", "flanneld-v0.28.9"}
+	want := []string{"flanneld-0.9", "flanneld-v0.9.1", "flanneld-v0.10.0-rc1", "flanneld-v0.10.0",
+		"flanneld-v0.28.9"}
 	dir := folder(t, want...)
 	all, err := compare.Versions(dir)
 	if err != nil {
@@ -48,7 +49,8 @@ func TestVersionsInOrder(t *testing.T) {
 			t.Errorf("%s: %d, %v", name, i, err)
 		}
 	}
-	if _, err := compare.FindVersion(all, "7.7"); err == nil || !strings.Contains(err.Error(), "flanneld-v0.10.0-rc1") {
+	_, err = compare.FindVersion(all, "7.7")
+	if err == nil || !strings.Contains(err.Error(), "flanneld-v0.10.0-rc1") {
 		t.Errorf("what there is is not told: %v", err)
 	}
 	for want, dir := range map[string]string{

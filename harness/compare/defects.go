@@ -43,8 +43,8 @@ func ParseDefects(raw []byte) ([]Defect, error) {
 	return all, errors.Join(errs...)
 }
 
-// ChooseDefects returns the named ones of those that the special build has, all of them without a name. It is
-// an error when one is not built or has no symptom among the known ones.
+// ChooseDefects returns the named ones of those that the special build has; all of them without a name. It
+// is an error when one is not built or has no symptom among the known ones.
 func ChooseDefects(known []Defect, built, names []string) ([]Defect, error) {
 	if len(names) == 0 {
 		names = built
@@ -56,8 +56,8 @@ func ChooseDefects(known []Defect, built, names []string) ([]Defect, error) {
 		}
 		i := slices.IndexFunc(known, func(d Defect) bool { return d.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("defect %s has no symptom in fixtures/defects.yaml: add the one it must be known by",
-				name)
+			return nil, fmt.Errorf("defect %s has no symptom in fixtures/defects.yaml: add the one it must be "+
+				"known by", name)
 		}
 		chosen = append(chosen, known[i])
 	}
@@ -92,8 +92,8 @@ func (t *Detection) OnlyMadeFor() {
 	})
 }
 
-// Holes lists what is missing, a sentence each: a defect that no scenario is made for or that one made for it
-// does not catch, and a scenario that no defect turns red.
+// Holes lists what is missing, a sentence each: a defect that no scenario is made for or that one made for
+// it does not catch, and a scenario that no defect turns red.
 func (t Detection) Holes() []string {
 	var holes []string
 	for _, d := range t.Defects {
@@ -118,7 +118,8 @@ func (t Detection) Holes() []string {
 		}
 	}
 	for _, s := range t.Scenarios {
-		if !slices.ContainsFunc(t.Defects, func(d Defect) bool { return d.Caught(t.Runs[d.Name].Result(s.Name)) }) {
+		catches := func(d Defect) bool { return d.Caught(t.Runs[d.Name].Result(s.Name)) }
+		if !slices.ContainsFunc(t.Defects, catches) {
 			holes = append(holes, "no defect turns this scenario red: "+s.Name)
 		}
 	}

@@ -37,16 +37,18 @@ func TestDetectionIsWhole(t *testing.T) {
 }
 
 func TestHoles(t *testing.T) {
-	passed := func(d *compare.Detection) { d.Runs["deaf"].Results[0].State = record.Passed }
 	for want, change := range map[string]func(*compare.Detection){
-		"no scenario is made for mute":         func(d *compare.Detection) { d.Scenarios[1].Red = []string{"deaf"} },
-		"a is passed under deaf, and should":   passed,
-		"no defect turns this scenario red: a": passed,
+		"no scenario is made for mute": func(d *compare.Detection) { d.Scenarios[1].Red = []string{"deaf"} },
+		"a is passed under deaf, and should fail\nno defect turns this scenario red: a": func(d *compare.Detection) {
+			d.Runs["deaf"].Results[0].State = record.Passed
+		},
 		"but not with its symptom \"silent\": nil pointer\n": func(d *compare.Detection) {
 			d.Runs["mute"].Results[0].Message = "\nnil pointer\nand more"
 		},
 		"b was not run under mute": func(d *compare.Detection) { delete(d.Runs, "mute") },
-		"a was not run under deaf": func(d *compare.Detection) { d.Runs["deaf"] = states(map[string]string{"a": ""}) },
+		"a was not run under deaf": func(d *compare.Detection) {
+			d.Runs["deaf"] = states(map[string]string{"a": "", "b": record.Passed})
+		},
 	} {
 		d := whole()
 		change(&d)

@@ -105,8 +105,8 @@ func TestDiffAsAPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<title>nemesh diff: 2 worse, 0 as before</title>", "&lt;t&gt;", "not complete",
-		"longest outage 0 ms → 3.00 s", "it passed, and is not in the second run", `<td class="n">7</td>`,
+	for _, want := range []string{"<title>nemesh diff: 2 worse, 0 as before</title>", "&lt;t&gt;",
+		"not complete", "longest outage 0 ms → 3.00 s", "it passed, and is not in the second run", `<td class="n">7</td>`,
 		`<span class="verdict failed">worse</span>`, "not there"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("want %q in\n%s", want, page)

@@ -90,8 +90,8 @@ func (r Run) Count(state string) int {
 	return n
 }
 
-// Figures are what the pods felt, as columns of a table: echoes lost, longest outage, recovery. What does not
-// apply is empty.
+// Figures are what the pods felt, as columns of a table: echoes lost, longest outage, recovery. What does
+// not apply is empty.
 func (r Result) Figures() [3]string {
 	var lost, outage string
 	if r.Sent > 0 {

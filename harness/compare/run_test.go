@@ -77,7 +77,8 @@ func write(t *testing.T, reports, name string, cut bool, events ...record.Event)
 
 func TestRunIsReadFromItsRecord(t *testing.T) {
 	reports := t.TempDir()
-	write(t, reports, "1", false, about(), verdict("a", record.Verdict{State: record.Failed, Message: "gone"}), end())
+	failed := record.Verdict{State: record.Failed, Message: "gone"}
+	write(t, reports, "1", false, about(), verdict("a", failed), end())
 	write(t, reports, "2", true, about(), record.Event{Kind: record.KindStep, Scenario: "b", Step: "began"})
 	for name, want := range map[string]compare.Run{
 		"1": {Whole: true, Results: []compare.Result{{Scenario: "a", Sentence: "gone",

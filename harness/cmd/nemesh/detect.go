@@ -154,7 +154,7 @@ func (o *detectOptions) under(ctx context.Context, defect string) (compare.Run, 
 	}
 	run, err := one.run(ctx)
 	if err == nil && run.Dir == "" {
-		err = fmt.Errorf("nothing was run; nemesh run said:\n%s", &said)
+		err = fmt.Errorf("nemesh run left no report; it said:\n%s", &said)
 	}
 	return run, err
 }
