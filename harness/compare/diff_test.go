@@ -1,6 +1,7 @@
 package compare_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,7 @@ func TestDiff(t *testing.T) {
 			why: "passed → not proven"},
 		"repaired": {a: state(record.Failed), b: state(record.Passed), way: compare.Better,
 			why: "failed → passed"},
-		"did not end":   {a: state(record.Unproven), b: nil, way: compare.Gone},
+		"not proven before, now gone": {a: state(record.Unproven), b: nil, way: compare.Gone},
 		"new":           {a: nil, b: state(record.Passed), way: compare.New},
 		"new and fails": {a: nil, b: state(record.Failed), way: compare.Worse, why: "new, and failed: why"},
 		"missing": {a: state(record.Passed), b: nil, way: compare.Worse,
@@ -84,6 +85,21 @@ func TestDiff(t *testing.T) {
 		}
 		if got.GotWorse() != (c.way == compare.Worse) {
 			t.Errorf("%s: got worse: %t", name, got.GotWorse())
+		}
+	}
+}
+
+// What was measured of a scenario that did not end is not known, so it is neither less nor more.
+func TestDiffWithWhatDidNotEnd(t *testing.T) {
+	open := states(map[string]string{"s": ""})
+	for before, want := range map[*record.Verdict]string{
+		felt(9, time.Second, 0): compare.Worse, state(record.Unproven): compare.Changed,
+		state(record.Failed): compare.Better,
+	} {
+		d := compare.Runs(of(before), open, compare.Options{}).Rows[0]
+		why := before.State + " → not finished: the scenario did not end"
+		if d.Way != want || !slices.Equal(d.Why, []string{why}) {
+			t.Errorf("%s: %s, %q", before.State, d.Way, d.Why)
 		}
 	}
 }

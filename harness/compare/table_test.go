@@ -92,16 +92,30 @@ func TestTableIsRendered(t *testing.T) {
 	}
 }
 
-// nests checks that the elements of a page nest.
+// nests checks that every element of a page ends where it should.
 func nests(t *testing.T, page []byte) {
 	t.Helper()
 	dec := xml.NewDecoder(bytes.NewReader(page))
-	dec.Strict, dec.AutoClose, dec.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	dec.Strict = false
+	var open []string
 	for {
-		if _, err := dec.Token(); errors.Is(err, io.EOF) {
+		token, err := dec.RawToken()
+		switch e := token.(type) {
+		case xml.StartElement:
+			if !slices.Contains(xml.HTMLAutoClose, e.Name.Local) {
+				open = append(open, e.Name.Local)
+			}
+		case xml.EndElement:
+			if len(open) == 0 || open[len(open)-1] != e.Name.Local {
+				t.Fatalf("%s ends within %q:\n%s", e.Name.Local, open, page)
+			}
+			open = open[:len(open)-1]
+		}
+		if errors.Is(err, io.EOF) && len(open) == 0 {
 			return
-		} else if err != nil {
-			t.Fatalf("the page's elements do not nest: %v\n%s", err, page)
+		}
+		if err != nil {
+			t.Fatalf("%v, within %q:\n%s", err, open, page)
 		}
 	}
 }
