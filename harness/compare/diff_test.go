@@ -65,9 +65,9 @@ func TestDiff(t *testing.T) {
 			why: "passed → not proven"},
 		"repaired": {a: state(record.Failed), b: state(record.Passed), way: compare.Better,
 			why: "failed → passed"},
-		"not proven before, now gone": {a: state(record.Unproven), b: nil, way: compare.Gone},
-		"new":                         {a: nil, b: state(record.Passed), way: compare.New},
-		"new and fails":               {a: nil, b: state(record.Failed), way: compare.Worse, why: "new, and failed: why"},
+		"not proven, now gone": {a: state(record.Unproven), b: nil, way: compare.Gone},
+		"new":                  {a: nil, b: state(record.Passed), way: compare.New},
+		"new and fails":        {a: nil, b: state(record.Failed), way: compare.Worse, why: "new, and failed: why"},
 		"missing": {a: state(record.Passed), b: nil, way: compare.Worse,
 			why: "not in the second run"},
 		"missing, which may be": {a: state(record.Passed), b: nil, opts: compare.Options{Missing: true},
@@ -122,7 +122,8 @@ func TestDiffAsAPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"<title>nemesh diff: 2 worse, 0 as before</title>", "&lt;t&gt;",
-		"not complete", "longest outage 0 ms → 3.00 s", "it passed, and is not in the second run", `<td class="n">7</td>`,
+		"not complete", "longest outage 0 ms → 3.00 s", "it passed, and is not in the second run",
+		`<td class="n">7</td>`,
 		`<span class="verdict failed">worse</span>`, "not there"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("want %q in\n%s", want, page)
