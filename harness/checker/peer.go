@@ -6,6 +6,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 )
 
 // peerTTL is how long the lease of a peer that joins lives should nobody end it.
@@ -13,11 +15,11 @@ const peerTTL = time.Minute
 
 // putPeer puts the lease of a plain flannel peer where the agents look for leases, which is etcd's v2 API
 // for old ones. The function that it returns ends the lease.
-func (k *Checker) putPeer(ctx context.Context, client *clientv3.Client, peer Lease,
+func (k *Checker) putPeer(ctx context.Context, client *clientv3.Client, peer flannelkeys.Lease,
 ) (leave func(context.Context) error, err error) {
-	path := k.c.EtcdPrefix() + "/subnets/" + peer.Key()
+	path := k.c.EtcdPrefix() + flannelkeys.Subnets + flannelkeys.Key(peer.Subnet, peer.Subnet6)
 	if k.c.SpeaksV2() {
-		if err := k.c.Etcd().PutV2(ctx, path, peer.Value(), peerTTL); err != nil {
+		if err := k.c.Etcd().PutV2(ctx, path, peer.JSON(), peerTTL); err != nil {
 			return nil, fmt.Errorf("put its lease: %w", err)
 		}
 		return func(ctx context.Context) error { return k.c.Etcd().DeleteV2(ctx, path) }, nil
@@ -26,30 +28,11 @@ func (k *Checker) putPeer(ctx context.Context, client *clientv3.Client, peer Lea
 	if err != nil {
 		return nil, fmt.Errorf("grant its lease: %w", err)
 	}
-	if _, err := client.Put(ctx, path, peer.Value(), clientv3.WithLease(grant.ID)); err != nil {
+	if _, err := client.Put(ctx, path, peer.JSON(), clientv3.WithLease(grant.ID)); err != nil {
 		return nil, fmt.Errorf("put its lease: %w", err)
 	}
 	return func(ctx context.Context) error {
 		_, err := client.Revoke(ctx, grant.ID)
 		return err
 	}, nil
-}
-
-// keysV2 reads the leases of agents that speak etcd's v2 API.
-func (k *Checker) keysV2(ctx context.Context) ([]Lease, error) {
-	keys, err := k.c.Etcd().ListV2(ctx, k.c.EtcdPrefix()+"/subnets")
-	if err != nil {
-		return nil, fmt.Errorf("list leases: %w", err)
-	}
-	values := make(map[string]string, len(keys))
-	for _, k := range keys {
-		values[k.Key] = k.Value
-	}
-	leases, _ := ParseKeys(values, k.c.EtcdPrefix())
-	for i := range leases {
-		if leases[i].VNI == 0 {
-			leases[i].VNI = k.c.Options().VNI // old agents take it from the network configuration
-		}
-	}
-	return leases, nil
 }

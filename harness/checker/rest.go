@@ -16,6 +16,7 @@ import (
 
 	"github.com/nemesh/nemesh/harness/cluster"
 	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/wait"
@@ -168,8 +169,8 @@ func (k *Checker) snapshot(ctx context.Context, client *clientv3.Client) (Snapsh
 	reading.Go(func() (err error) {
 		s.Leases, s.Owners, err = ReadKeys(readCtx, client, k.c.EtcdPrefix())
 		if err == nil && k.c.SpeaksV2() {
-			var more []Lease
-			more, err = k.keysV2(readCtx)
+			var more []flannelkeys.Lease
+			more, err = k.c.LeasesV2(readCtx)
 			s.Leases = append(s.Leases, more...)
 		}
 		return err
@@ -218,7 +219,7 @@ func (k *Checker) join(
 	if _, ok := k.waivers()["agent-makes-progress"]; ok {
 		return nil, nil //nolint:nilnil // nobody was made to join, and nobody asks
 	}
-	j := &Join{Within: k.joinWithin(), Peer: Lease{
+	j := &Join{Within: k.joinWithin(), Peer: flannelkeys.Lease{
 		Subnet: k.freeSubnet(s), PublicIP: k.freeAddress(s), Backend: k.c.Options().Backend,
 	}}
 	if k.c.HasDevice() {
@@ -233,7 +234,7 @@ func (k *Checker) join(
 	}
 	var followers []*cluster.Node
 	for i, n := range k.c.AllNodes() {
-		leased := slices.ContainsFunc(s.Leases, func(l Lease) bool {
+		leased := slices.ContainsFunc(s.Leases, func(l flannelkeys.Lease) bool {
 			return slices.Contains(s.Nodes[i].Addrs, l.PublicIP)
 		})
 		if leased && s.Nodes[i].Agent.Running {
@@ -310,8 +311,8 @@ func (k *Checker) await(
 func (k *Checker) freeSubnet(s Snapshot) netip.Prefix {
 	for a := k.c.Options().Network.Masked().Addr(); k.c.Options().Network.Contains(a); a = underlay.Plus(a, 1<<(32-k.c.Options().SubnetLen)) {
 		p := netip.PrefixFrom(a, k.c.Options().SubnetLen)
-		taken := slices.ContainsFunc(s.Leases, func(l Lease) bool { return l.Subnet.Overlaps(p) }) ||
-			slices.ContainsFunc(s.Owners, func(o Owner) bool { return o.Subnet.Overlaps(p) })
+		taken := slices.ContainsFunc(s.Leases, func(l flannelkeys.Lease) bool { return l.Subnet.Overlaps(p) }) ||
+			slices.ContainsFunc(s.Owners, func(o flannelkeys.Owner) bool { return o.Subnet.Overlaps(p) })
 		if !taken {
 			return p
 		}
@@ -325,8 +326,8 @@ func (k *Checker) freeAddress(s Snapshot) netip.Addr {
 		taken := a == k.c.Options().Etcd || a == k.c.Switch().Gateway() ||
 			slices.ContainsFunc(k.c.AllNodes(), func(n *cluster.Node) bool { return n.Addr() == a }) ||
 			slices.ContainsFunc(s.Nodes, func(n Node) bool { return slices.Contains(n.Addrs, a) }) ||
-			slices.ContainsFunc(s.Leases, func(l Lease) bool { return l.PublicIP == a }) ||
-			slices.ContainsFunc(s.Owners, func(o Owner) bool { return o.PublicIP == a })
+			slices.ContainsFunc(s.Leases, func(l flannelkeys.Lease) bool { return l.PublicIP == a }) ||
+			slices.ContainsFunc(s.Owners, func(o flannelkeys.Owner) bool { return o.PublicIP == a })
 		if !taken {
 			return a
 		}

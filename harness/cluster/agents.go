@@ -396,10 +396,11 @@ func (c *Cluster) DataPlane(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := observe.Take(n.NetNS())
+	state, err := observe.Read(n.NetNS())
 	if err != nil {
 		return nil, err
 	}
+	s := state.Lines()
 	var lines []string
 	for _, part := range [][]string{s.Links, s.Addresses, s.Routes, s.Neighbours, s.FDB, s.Rules} {
 		for _, l := range part {

@@ -29,6 +29,7 @@ import (
 	"github.com/nemesh/nemesh/harness/enter"
 	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/preflight"
@@ -315,11 +316,11 @@ func (c *Cluster) configureNetwork(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	if _, err := client.Put(ctx, c.EtcdPrefix()+"/config", string(raw)); err != nil {
+	if _, err := client.Put(ctx, c.EtcdPrefix()+flannelkeys.Config, string(raw)); err != nil {
 		return fmt.Errorf("put the network configuration: %w", err)
 	}
 	if c.opts.v2() {
-		if err := c.store.PutV2(ctx, c.EtcdPrefix()+"/config", string(raw), 0); err != nil {
+		if err := c.store.PutV2(ctx, c.EtcdPrefix()+flannelkeys.Config, string(raw), 0); err != nil {
 			return err
 		}
 	}

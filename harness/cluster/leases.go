@@ -1,38 +1,24 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 )
 
 // Lease is a subnet lease as it stands in etcd.
-type Lease struct {
-	// Key is the last part of its key, such as 10.5.3.0-24, and Value its JSON.
-	Key, Value string
-	PublicIP   netip.Addr
-	// ID is the etcd lease's and TTL what is left of it; both 0 for a reservation.
-	ID  int64
-	TTL time.Duration
-}
-
-// ParseLease reads a lease from the last part of its key and its value; false if the value is none.
-func ParseLease(key, value string) (Lease, bool) {
-	var v struct{ PublicIP netip.Addr }
-	if json.Unmarshal([]byte(value), &v) != nil {
-		return Lease{}, false
-	}
-	return Lease{Key: key, Value: value, PublicIP: v.PublicIP}, true
-}
+type Lease = flannelkeys.Lease
 
 // Leases reads the subnet leases, sorted by key.
 func (c *Cluster) Leases(ctx context.Context) ([]Lease, error) {
@@ -41,15 +27,15 @@ func (c *Cluster) Leases(ctx context.Context) ([]Lease, error) {
 		return nil, err
 	}
 	defer client.Close()
-	dir := c.EtcdPrefix() + "/subnets/"
+	dir := c.EtcdPrefix() + flannelkeys.Subnets
 	resp, err := client.Get(ctx, dir, clientv3.WithPrefix())
 	if err != nil {
 		return nil, fmt.Errorf("list leases: %w", err)
 	}
 	var leases []Lease
 	for _, kv := range resp.Kvs {
-		l, ok := ParseLease(strings.TrimPrefix(string(kv.Key), dir), string(kv.Value))
-		if !ok {
+		l, err := flannelkeys.ParseLease(strings.TrimPrefix(string(kv.Key), dir), string(kv.Value))
+		if err != nil {
 			continue // nonsense, which a scenario may have put there
 		}
 		l.ID = kv.Lease
@@ -62,27 +48,31 @@ func (c *Cluster) Leases(ctx context.Context) ([]Lease, error) {
 		}
 		leases = append(leases, l)
 	}
-	if c.opts.v2() {
-		return c.leasesV2(ctx, leases)
+	if !c.opts.v2() {
+		return leases, nil
 	}
-	return leases, nil
+	more, err := c.LeasesV2(ctx)
+	leases = append(leases, more...)
+	slices.SortFunc(leases, func(a, b Lease) int { return strings.Compare(a.Key, b.Key) })
+	return leases, err
 }
 
-// leasesV2 adds the leases of agents that speak etcd's v2 API. They have no id.
-func (c *Cluster) leasesV2(ctx context.Context, leases []Lease) ([]Lease, error) {
-	keys, err := c.store.ListV2(ctx, c.EtcdPrefix()+"/subnets")
+// LeasesV2 reads the leases of agents that speak etcd's v2 API. They have no id, and those that do not tell
+// their VNI have it from the network configuration.
+func (c *Cluster) LeasesV2(ctx context.Context) ([]Lease, error) {
+	keys, err := c.store.ListV2(ctx, strings.TrimSuffix(c.EtcdPrefix()+flannelkeys.Subnets, "/"))
 	if err != nil {
 		return nil, fmt.Errorf("list leases: %w", err)
 	}
+	var leases []Lease
 	for _, k := range keys {
-		l, ok := ParseLease(k.Key[strings.LastIndex(k.Key, "/")+1:], k.Value)
-		if !ok {
+		l, err := flannelkeys.ParseLease(path.Base(k.Key), k.Value)
+		if err != nil {
 			continue // nonsense, as above
 		}
-		l.TTL = time.Duration(k.TTL) * time.Second
+		l.VNI, l.TTL = cmp.Or(l.VNI, c.opts.VNI), time.Duration(k.TTL)*time.Second
 		leases = append(leases, l)
 	}
-	slices.SortFunc(leases, func(a, b Lease) int { return strings.Compare(a.Key, b.Key) })
 	return leases, nil
 }
 
@@ -129,7 +119,8 @@ func (c *Cluster) SubnetOf(node string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the subnet file of %s: %w", node, err)
 	}
-	return fault.SubnetKey(env)
+	subnet, err := flannelkeys.ParseEnv(env)
+	return subnet.Key(), err
 }
 
 // Retire takes a node's lease and its owner's record out of etcd, as an operator does who decommissions a
@@ -147,7 +138,7 @@ func (c *Cluster) Retire(ctx context.Context, node string) error {
 		return err
 	}
 	defer client.Close()
-	for _, dir := range []string{"/owners/", "/subnets/"} {
+	for _, dir := range []string{flannelkeys.Owners, flannelkeys.Subnets} {
 		if _, err := client.Delete(ctx, c.EtcdPrefix()+dir+key); err != nil {
 			return fmt.Errorf("retire %s: %w", node, err)
 		}
@@ -167,7 +158,7 @@ func (c *Cluster) Configure(ctx context.Context, config string) error {
 		return err
 	}
 	defer client.Close()
-	if _, err := client.Put(ctx, c.EtcdPrefix()+"/config", config); err != nil {
+	if _, err := client.Put(ctx, c.EtcdPrefix()+flannelkeys.Config, config); err != nil {
 		return fmt.Errorf("put the network configuration: %w", err)
 	}
 	c.opts.Network = wanted.Network
