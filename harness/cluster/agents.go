@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -17,6 +16,7 @@ import (
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/wait"
@@ -231,7 +231,11 @@ func hint(agent *node.Process, n *Node, began time.Time) error {
 			if err != nil || info.Size() > 4096 || info.ModTime().Before(began) {
 				return nil //nolint:nilerr // as above
 			}
-			if raw, err := os.ReadFile(path); err == nil && bytes.Contains(raw, []byte("FLANNEL_SUBNET=")) {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				return nil //nolint:nilerr // as above
+			}
+			if _, err := flannelkeys.ParseEnv(raw); err == nil {
 				found = dir + strings.TrimPrefix(path, root)
 				return fs.SkipAll
 			}
