@@ -58,6 +58,7 @@ fuzz: ## each fuzz target for FUZZTIME (default 10s)
 	$(GO) test ./reports/explain -fuzz FuzzDump -fuzztime $(or $(FUZZTIME),10s)
 	$(GO) test ./reports/explain -fuzz FuzzListing -fuzztime $(or $(FUZZTIME),10s)
 	$(GO) test ./reports/explain -fuzz FuzzRead -fuzztime $(or $(FUZZTIME),10s)
+	$(GO) test ./harness/flannelkeys -fuzz FuzzParse -fuzztime $(or $(FUZZTIME),10s)
 	$(GO) test ./harness/follow -run XXX -fuzz FuzzDecode -fuzztime $(or $(FUZZTIME),10s)
 
 bench: ## the figures: a cluster from nothing, etcd, the probe, the reconciler, a million trace lines

@@ -16,7 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nemesh/nemesh/harness/build"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/sandbox"
 	"github.com/nemesh/nemesh/harness/underlay"
 )
@@ -123,8 +125,8 @@ func TestCollectReadsAMachine(t *testing.T) {
 	n, err := Collect(m, "flannel.1", "/run/flannel/subnet.env")
 	must(t, err)
 	overlay := n.Overlay(pfx("10.5.0.0/16"))
-	want := Entries("flannel.1", "eth0", Lease{Subnet: pfx("10.5.2.0/24"), PublicIP: addr("192.168.0.2"),
-		VtepMAC: "02:00:00:00:00:02"})
+	want := Entries("flannel.1", "eth0", flannelkeys.Lease{Subnet: pfx("10.5.2.0/24"),
+		PublicIP: addr("192.168.0.2"), VtepMAC: "02:00:00:00:00:02"})
 	if !slices.Equal(overlay, want) {
 		t.Errorf("entries %q, want %q", overlay, want)
 	}
@@ -147,7 +149,7 @@ func TestCollectReadsAMachine(t *testing.T) {
 	pod, err := CollectPod("pod1", m.NetNS(), "veth1")
 	must(t, err)
 	if inside := n.Veths[slices.IndexFunc(n.Veths,
-		func(v Veth) bool { return v.Name == "inside" })]; pod.Peer != inside.Index ||
+		func(v observe.Link) bool { return v.Name == "inside" })]; pod.Peer != inside.Index ||
 		!slices.Equal(pod.Addrs, []netip.Addr{addr("10.5.1.2")}) {
 		t.Errorf("%+v, veths %v", pod, n.Veths)
 	}

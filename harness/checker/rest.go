@@ -11,11 +11,11 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/nemesh/nemesh/harness/cluster"
 	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/wait"
@@ -88,12 +88,7 @@ func (k *Checker) AtRest(ctx context.Context) ([]Result, error) {
 	if err := k.c.Mend(ctx); err != nil {
 		return nil, fmt.Errorf("heal before the invariants are checked: %w", err)
 	}
-	client, err := k.c.Etcd().Client(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	s, err := k.waitRest(ctx, client)
+	s, err := k.waitRest(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("check the invariants: %w", err)
 	}
@@ -131,11 +126,11 @@ func (k *Checker) writeInvariant(r Result) {
 }
 
 // waitRest takes snapshots until one violates nothing that is not waived, or the time for that is over.
-func (k *Checker) waitRest(ctx context.Context, client *clientv3.Client) (Snapshot, error) {
+func (k *Checker) waitRest(ctx context.Context) (Snapshot, error) {
 	var s Snapshot
 	var unread error
 	_ = wait.Within(ctx, restWithin, 20*time.Millisecond, func(context.Context) error {
-		if s, unread = k.snapshot(ctx, client); unread != nil {
+		if s, unread = k.Snapshot(ctx); unread != nil {
 			return unread
 		}
 		if text := Failures(Check(s, k.waivers())); text != "" {
@@ -146,20 +141,13 @@ func (k *Checker) waitRest(ctx context.Context, client *clientv3.Client) (Snapsh
 	return s, errors.Join(unread, ctx.Err())
 }
 
-// Snapshot reads all that the invariants judge, as it is now.
+// Snapshot reads all that the invariants judge, as it is now. Of a lease or a record without an IPv4 subnet
+// nothing is judged.
 func (k *Checker) Snapshot(ctx context.Context) (Snapshot, error) {
-	client, err := k.c.Etcd().Client(ctx)
-	if err != nil {
-		return Snapshot{}, err
-	}
-	defer client.Close()
-	return k.snapshot(ctx, client)
-}
-
-func (k *Checker) snapshot(ctx context.Context, client *clientv3.Client) (Snapshot, error) {
+	o := k.c.Options()
 	s := Snapshot{
-		Network: k.c.Options().Network, SubnetLen: k.c.Options().SubnetLen, Backend: k.c.Options().Backend, VNI: k.c.Options().VNI,
-		Hold: k.c.Options().PeerHold, Nodes: make([]Node, len(k.c.AllNodes())),
+		Network: o.Network, SubnetLen: o.SubnetLen, Backend: o.Backend, VNI: o.VNI, Hold: o.PeerHold,
+		Nodes: make([]Node, len(k.c.AllNodes())),
 	}
 	if s.Hold == 0 {
 		s.Hold = 24 * time.Hour // the agent's own default
@@ -168,12 +156,13 @@ func (k *Checker) snapshot(ctx context.Context, client *clientv3.Client) (Snapsh
 	defer cancel()
 	reading, readCtx := errgroup.WithContext(ctx)
 	reading.Go(func() (err error) {
-		s.Leases, s.Owners, err = ReadKeys(readCtx, client, k.c.EtcdPrefix())
-		if err == nil && k.c.SpeaksV2() {
-			var more []Lease
-			more, err = k.keysV2(readCtx)
-			s.Leases = append(s.Leases, more...)
-		}
+		s.Leases, err = k.c.Leases(readCtx)
+		s.Leases = slices.DeleteFunc(s.Leases, func(l flannelkeys.Lease) bool { return !l.Subnet.IsValid() })
+		return err
+	})
+	reading.Go(func() (err error) {
+		s.Owners, err = k.c.Control().Owners(readCtx)
+		s.Owners = slices.DeleteFunc(s.Owners, func(o flannelkeys.Owner) bool { return !o.Subnet.IsValid() })
 		return err
 	})
 	for i, n := range k.c.AllNodes() {
@@ -219,7 +208,7 @@ func (k *Checker) join(
 	if _, ok := k.waivers()["agent-makes-progress"]; ok {
 		return nil, nil //nolint:nilnil // nobody was made to join, and nobody asks
 	}
-	j := &Join{Within: k.joinWithin(), Peer: Lease{
+	j := &Join{Within: k.joinWithin(), Peer: flannelkeys.Lease{
 		Subnet: k.freeSubnet(s), PublicIP: k.freeAddress(s), Backend: k.c.Options().Backend,
 	}}
 	if k.c.HasDevice() {
@@ -234,14 +223,14 @@ func (k *Checker) join(
 	}
 	var followers []*cluster.Node
 	for i, n := range k.c.AllNodes() {
-		leased := slices.ContainsFunc(s.Leases, func(l Lease) bool {
+		leased := slices.ContainsFunc(s.Leases, func(l flannelkeys.Lease) bool {
 			return slices.Contains(s.Nodes[i].Addrs, l.PublicIP)
 		})
 		if leased && s.Nodes[i].Agent.Running {
 			followers = append(followers, n)
 		}
 	}
-	leave, err := k.c.Control().GiveAway(ctx, cluster.Lease{Key: j.Peer.Key(), Value: j.Peer.Value()}, peerTTL)
+	leave, err := k.c.Control().GiveAway(ctx, j.Peer, peerTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -311,8 +300,8 @@ func (k *Checker) await(
 func (k *Checker) freeSubnet(s Snapshot) netip.Prefix {
 	for a := k.c.Options().Network.Masked().Addr(); k.c.Options().Network.Contains(a); a = underlay.Plus(a, 1<<(32-k.c.Options().SubnetLen)) {
 		p := netip.PrefixFrom(a, k.c.Options().SubnetLen)
-		taken := slices.ContainsFunc(s.Leases, func(l Lease) bool { return l.Subnet.Overlaps(p) }) ||
-			slices.ContainsFunc(s.Owners, func(o Owner) bool { return o.Subnet.Overlaps(p) })
+		taken := slices.ContainsFunc(s.Leases, func(l flannelkeys.Lease) bool { return l.Subnet.Overlaps(p) }) ||
+			slices.ContainsFunc(s.Owners, func(o flannelkeys.Owner) bool { return o.Subnet.Overlaps(p) })
 		if !taken {
 			return p
 		}
@@ -326,8 +315,8 @@ func (k *Checker) freeAddress(s Snapshot) netip.Addr {
 		taken := a == k.c.Options().Etcd || a == k.c.Switch().Gateway() ||
 			slices.ContainsFunc(k.c.AllNodes(), func(n *cluster.Node) bool { return n.Addr() == a }) ||
 			slices.ContainsFunc(s.Nodes, func(n Node) bool { return slices.Contains(n.Addrs, a) }) ||
-			slices.ContainsFunc(s.Leases, func(l Lease) bool { return l.PublicIP == a }) ||
-			slices.ContainsFunc(s.Owners, func(o Owner) bool { return o.PublicIP == a })
+			slices.ContainsFunc(s.Leases, func(l flannelkeys.Lease) bool { return l.PublicIP == a }) ||
+			slices.ContainsFunc(s.Owners, func(o flannelkeys.Owner) bool { return o.PublicIP == a })
 		if !taken {
 			return a
 		}
@@ -359,23 +348,4 @@ func (k *Checker) noteOutput(l node.Line) {
 	if Race(l.Text) && len(o.races) < maxBad {
 		o.races = append(o.races, l.Text)
 	}
-}
-
-// keysV2 reads the leases of agents that speak etcd's v2 API.
-func (k *Checker) keysV2(ctx context.Context) ([]Lease, error) {
-	keys, err := k.c.Etcd().ListV2(ctx, k.c.EtcdPrefix()+"/subnets")
-	if err != nil {
-		return nil, fmt.Errorf("list leases: %w", err)
-	}
-	values := make(map[string]string, len(keys))
-	for _, k := range keys {
-		values[k.Key] = k.Value
-	}
-	leases, _ := ParseKeys(values, k.c.EtcdPrefix())
-	for i := range leases {
-		if leases[i].VNI == 0 {
-			leases[i].VNI = k.c.Options().VNI // old agents take it from the network configuration
-		}
-	}
-	return leases, nil
 }

@@ -2,8 +2,8 @@ package checker_test
 
 import (
 	"context"
-	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +21,7 @@ import (
 	"github.com/nemesh/nemesh/harness/cluster"
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 )
 
@@ -80,11 +81,8 @@ func (w world) inject(faults ...fault.Fault) { w.must(w.Inject(w.t.Context(), fa
 
 // leaseText is a lease as a plain flannel node writes it.
 func leaseText(ip, mac string) string {
-	return fmt.Sprintf(
-		`{"PublicIP":%q,"PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":%q}}`,
-		ip,
-		mac,
-	)
+	l := flannelkeys.Lease{PublicIP: netip.MustParseAddr(ip), Backend: checker.VXLAN, VNI: 1, VtepMAC: mac}
+	return l.JSON()
 }
 
 // broken is one way to break an invariant of a real world, and words of the sentence that says so.

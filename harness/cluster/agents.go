@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/wait"
@@ -227,7 +227,11 @@ func hint(agent *node.Process, n *Node, began time.Time) error {
 			if err != nil || info.Size() > 4096 || info.ModTime().Before(began) {
 				return nil //nolint:nilerr // as above
 			}
-			if raw, err := os.ReadFile(path); err == nil && bytes.Contains(raw, []byte("FLANNEL_SUBNET=")) {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				return nil //nolint:nilerr // as above
+			}
+			if _, err := flannelkeys.ParseEnv(raw); err == nil {
 				found = dir + strings.TrimPrefix(path, root)
 				return fs.SkipAll
 			}
@@ -392,10 +396,11 @@ func (c *Cluster) DataPlane(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := observe.Take(n.NetNS())
+	state, err := observe.Read(n.NetNS())
 	if err != nil {
 		return nil, err
 	}
+	s := state.Lines()
 	var lines []string
 	for _, part := range [][]string{s.Links, s.Addresses, s.Routes, s.Neighbours, s.FDB, s.Rules} {
 		for _, l := range part {

@@ -171,9 +171,6 @@ func (o Options) check() error {
 	return errors.Join(errs...)
 }
 
-// SpeaksV2 reports whether an agent of the cluster keeps its keys in etcd's v2 API.
-func (c *Cluster) SpeaksV2() bool { return c.opts.v2() }
-
 // v2 reports whether an agent speaks etcd's v2 API.
 func (o Options) v2() bool {
 	for _, d := range o.AgentOf {

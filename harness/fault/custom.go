@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 )
 
@@ -51,7 +52,7 @@ func (ConfigChanged) Name() string { return "network configuration changed" }
 // Inject implements Fault. The proof is that etcd had another one.
 func (f ConfigChanged) Inject(ctx context.Context, w World) error {
 	return withEtcd(ctx, w, func(c *clientv3.Client) error {
-		key := w.EtcdPrefix() + "/config"
+		key := w.EtcdPrefix() + flannelkeys.Config
 		before, err := c.Get(ctx, key)
 		if err != nil {
 			return fmt.Errorf("read the network configuration: %w", err)

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/nemesh/nemesh/harness/etcd"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/underlay"
 )
 
@@ -128,7 +129,7 @@ func (EtcdWipe) Name() string { return "etcd emptied" }
 // Inject implements Fault. The proof is that the data is gone and that the server's port refuses, so that
 // what the heal starts can only be empty.
 func (f EtcdWipe) Inject(ctx context.Context, w World) error {
-	key := w.EtcdPrefix() + "/config"
+	key := w.EtcdPrefix() + flannelkeys.Config
 	var value string
 	err := withEtcd(ctx, w, func(client *clientv3.Client) error {
 		config, err := client.Get(ctx, key)

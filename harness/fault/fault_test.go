@@ -87,13 +87,3 @@ func TestProofThatDoesNotComeIsNotProven(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func TestSubnetKey(t *testing.T) {
-	key, err := SubnetKey([]byte("FLANNEL_NETWORK=10.5.0.0/16\nFLANNEL_SUBNET=10.5.3.1/24\n"))
-	if key != "10.5.3.0-24" || err != nil {
-		t.Errorf("%q, %v", key, err)
-	}
-	if _, err := SubnetKey(nil); err == nil {
-		t.Error("a subnet out of nothing")
-	}
-}

@@ -1,18 +1,14 @@
 package fault
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 )
 
 // LeaseExpire waits until a node's lease has really expired. It breaks nothing itself: the node must have
@@ -38,24 +34,9 @@ func (f LeaseExpire) Inject(ctx context.Context, w World) error {
 	}
 	defer client.Close()
 	return prove(ctx, f.Within, "etcd holds no lease of "+f.Node, func(ctx context.Context) (bool, error) {
-		key, err := LeaseKey(ctx, client, w.EtcdPrefix(), machine.Addr().String())
-		return err == nil && key == "", err
+		_, ok, err := leaseBy(ctx, client, w, machine.Addr())
+		return err == nil && !ok, err
 	})
-}
-
-// LeaseKey finds the key of the lease with a public address; "" if there is none.
-func LeaseKey(ctx context.Context, client *clientv3.Client, prefix, publicIP string) (string, error) {
-	resp, err := client.Get(ctx, prefix+"/subnets/", clientv3.WithPrefix())
-	if err != nil {
-		return "", fmt.Errorf("list leases: %w", err)
-	}
-	for _, kv := range resp.Kvs {
-		var value struct{ PublicIP string }
-		if json.Unmarshal(kv.Value, &value) == nil && value.PublicIP == publicIP {
-			return string(kv.Key), nil
-		}
-	}
-	return "", nil
 }
 
 // SubnetTaken gives the subnet that a node had to another node, which comes up believing that it is its own:
@@ -95,31 +76,15 @@ func (f SubnetTaken) Inject(ctx context.Context, w World) error {
 		return err
 	}
 	defer client.Close()
-	subnet, err := SubnetKey(env)
+	subnet, err := flannelkeys.ParseEnv(env)
 	if err != nil {
 		return err
 	}
-	want := w.EtcdPrefix() + "/subnets/" + subnet
-	return prove(ctx, proofWithin, want+" names "+f.By, func(ctx context.Context) (bool, error) {
-		key, err := LeaseKey(ctx, client, w.EtcdPrefix(), by.Addr().String())
-		return key == want, err
+	what := fmt.Sprintf("the lease of %s names %s", subnet.Key(), f.By)
+	return prove(ctx, proofWithin, what, func(ctx context.Context) (bool, error) {
+		l, ok, err := leaseBy(ctx, client, w, by.Addr())
+		return ok && l.Key == subnet.Key(), err
 	})
-}
-
-// SubnetKey reads the key of a node's subnet, such as 10.5.3.0-24, out of its subnet file.
-func SubnetKey(env []byte) (string, error) {
-	for line := range bytes.Lines(env) {
-		value, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("FLANNEL_SUBNET="))
-		if !ok {
-			continue
-		}
-		gateway, err := netip.ParsePrefix(string(value))
-		if err != nil {
-			return "", fmt.Errorf("read the subnet file: %w", err)
-		}
-		return strings.ReplaceAll(gateway.Masked().String(), "/", "-"), nil
-	}
-	return "", errors.New("the subnet file names no subnet")
 }
 
 // FileDeleted deletes a file on a node. Nothing brings it back but what wrote it.

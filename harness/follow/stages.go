@@ -2,6 +2,8 @@ package follow
 
 import (
 	"net/netip"
+
+	"github.com/nemesh/nemesh/harness/observe"
 )
 
 // kind is what a stage of the way is, and so who is asked when the packet was not seen there.
@@ -103,12 +105,12 @@ func (l leg) tunnelled() bool {
 }
 
 // veth returns the node's end of a pod's link.
-func (o *Observation) veth(e End) (Link, bool) {
-	link, ok := o.State[e.Name].link(e.Device)
+func (o *Observation) veth(e End) (observe.Link, bool) {
+	link, ok := o.State[e.Name].Link(e.Device)
 	if !ok || link.Peer == 0 {
-		return Link{}, false
+		return observe.Link{}, false
 	}
-	return o.State[e.Node].index(link.Peer)
+	return o.State[e.Node].LinkAt(link.Peer)
 }
 
 // vethName is what the node's end of a pod's link is called; the pod's name if it is not there.

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/follow"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/ns"
@@ -196,7 +197,7 @@ func (w *world) path(a, b int) follow.Path {
 		if m, ok := w.given[n]; ok {
 			owner = m
 		}
-		p.Leases = append(p.Leases, follow.Lease{Subnet: w.subnet(n), PublicIP: w.uplink(owner),
+		p.Leases = append(p.Leases, flannelkeys.Lease{Subnet: w.subnet(n), PublicIP: w.uplink(owner),
 			VtepMAC: w.mac(owner).String()})
 	}
 	return p

@@ -87,11 +87,11 @@ func (h host) add(name string) *pod.Pod {
 // clean fails the test if a veth, a reservation or a cache of a pod is left.
 func (h host) clean() {
 	h.tb.Helper()
-	s, err := observe.Take(h.m.NetNS())
+	s, err := observe.Read(h.m.NetNS())
 	must(h.tb, err)
 	for _, l := range s.Links {
-		if strings.HasPrefix(l, "veth") {
-			h.tb.Errorf("left: %s", l)
+		if strings.HasPrefix(l.Name, "veth") {
+			h.tb.Errorf("left: %+v", l)
 		}
 	}
 	for _, dir := range []string{"/var/lib/cni/networks/overlay", "/var/lib/cni/flannel"} {

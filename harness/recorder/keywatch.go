@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/nemesh/nemesh/harness/cluster"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/reports/record"
 )
@@ -35,7 +36,7 @@ func (k *keyWatch) lines() []string {
 	defer k.mu.Unlock()
 	var lines []string
 	for key, value := range k.known {
-		if subnet, ok := strings.CutPrefix(key, "subnets/"); ok {
+		if subnet, ok := strings.CutPrefix("/"+key, flannelkeys.Subnets); ok {
 			lines = append(lines, subnet+" "+value)
 		}
 	}
@@ -177,8 +178,8 @@ func (k *keyWatch) leases() []cluster.Lease {
 	defer k.mu.Unlock()
 	var leases []cluster.Lease
 	for key, value := range k.known {
-		if subnet, ok := strings.CutPrefix(key, "subnets/"); ok {
-			if l, ok := cluster.ParseLease(subnet, value); ok {
+		if subnet, ok := strings.CutPrefix("/"+key, flannelkeys.Subnets); ok {
+			if l, err := flannelkeys.ParseLease(subnet, value); err == nil {
 				leases = append(leases, l)
 			}
 		}

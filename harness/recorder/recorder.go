@@ -147,13 +147,14 @@ func (r *Recorder) WriteState(ctx context.Context) error {
 func (r *Recorder) kernelState() ([]record.State, error) {
 	all := r.c.AllNodes()
 	nodes := all[:min(len(all), snapshotNodes)]
-	taken := make([]observe.Snapshot, len(nodes))
+	taken := make([]observe.Lines, len(nodes))
 	errs := make([]error, len(nodes))
 	var reading errgroup.Group
 	reading.SetLimit(4)
 	for i, n := range nodes {
 		reading.Go(func() error {
-			taken[i], errs[i] = observe.Take(n.NetNS())
+			s, err := observe.Read(n.NetNS())
+			taken[i], errs[i] = s.Lines(), err
 			return nil
 		})
 	}

@@ -32,12 +32,13 @@ func (c *Cluster) FDB(node string) ([]Neighbour, error) {
 }
 
 // KernelLines reads what a node's kernel holds, as lines that read like those of ip and bridge.
-func (c *Cluster) KernelLines(node string) (observe.Snapshot, error) {
+func (c *Cluster) KernelLines(node string) (observe.Lines, error) {
 	n, err := c.Node(node)
 	if err != nil {
-		return observe.Snapshot{}, err
+		return observe.Lines{}, err
 	}
-	return observe.Take(n.NetNS())
+	s, err := observe.Read(n.NetNS())
+	return s.Lines(), err
 }
 
 // FDBOf lists the forwarding entries of a device in a network namespace.
