@@ -58,7 +58,7 @@ type Cluster struct {
 	mesh   *probe.Mesh
 	heals  fault.HealStack
 	watch  recorder
-	door   *enter.Door
+	entry  *enter.Server
 	born   time.Time
 	links  []string // of the sandbox, before there was a cluster
 
@@ -118,7 +118,7 @@ func New(ctx context.Context, opts Options, rec *record.Writer) (*Cluster, error
 	}
 	err = c.build(ctx)
 	if err == nil {
-		err = c.openDoor()
+		err = c.serveEnter()
 	}
 	if err != nil {
 		return nil, errors.Join(diskFull(), fmt.Errorf("build the world: %w", err), c.Close())
@@ -334,7 +334,7 @@ func (c *Cluster) Close() error {
 	defer cancel()
 	traces, err := c.traces()
 	defer func() { traces.Close() }() // what could be opened, also after an error
-	errs := []error{err, c.door.Close()}
+	errs := []error{err, c.entry.Close()}
 	c.watch.close()
 	c.stopMesh()
 	c.mu.Lock()
