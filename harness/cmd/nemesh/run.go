@@ -236,7 +236,7 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	if err != nil {
 		return exitUsage, err
 	}
-	screen.print("report: " + where + "\n")
+	screen.print(text.Slowest(outcome) + "report: " + where + "\n")
 	return code, nil
 }
 
