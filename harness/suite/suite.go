@@ -40,6 +40,7 @@ type Suite struct {
 	counted  map[*harness.Cluster]counted // at the end of the spec before, of open clusters
 	died     []string                     // where packets of the running spec died
 	active   []string                     // what was broken when the running spec failed
+	kept     time.Duration                // how long the running spec's world was kept after it failed
 }
 
 // New opens the record, and has Ginkgo report each spec to it. It must be called while the tree of specs is
@@ -57,11 +58,13 @@ func New() *Suite {
 	ginkgo.BeforeEach(func() {
 		skipWhileKept()
 		s.began(ginkgo.CurrentSpecReport().FullText())
+		// The last one registered runs first. Both run before any clean-up, and the spec's own time limit does
+		// not apply to them.
+		ginkgo.DeferOnFailure(s.keep, ginkgo.NodeTimeout(keepFor))
+		ginkgo.DeferOnFailure(s.explain, ginkgo.NodeTimeout(explainWithin))
 	})
-	ginkgo.JustAfterEach(func(ctx ginkgo.SpecContext) {
-		if ginkgo.CurrentSpecReport().Failed() {
-			s.explain(ctx)
-		} else {
+	ginkgo.JustAfterEach(func() {
+		if !ginkgo.CurrentSpecReport().Failed() {
 			s.ended()
 		}
 	})
@@ -83,12 +86,8 @@ func (s *Suite) Cluster(ctx context.Context, opts harness.Options) *harness.Clus
 	s.mu.Unlock()
 	ginkgo.DeferCleanup(func() {
 		s.mu.Lock()
-		failed := s.failed[c]
 		delete(s.failed, c)
 		s.mu.Unlock()
-		if failed || ginkgo.CurrentSpecReport().Failed() {
-			s.keep(c)
-		}
 		if err := c.Close(); err != nil {
 			ginkgo.Fail("tear down the cluster: " + err.Error())
 		}
@@ -97,8 +96,12 @@ func (s *Suite) Cluster(ctx context.Context, opts harness.Options) *harness.Clus
 	return c
 }
 
-// checkWithin bounds healing, waiting for rest and checking.
-const checkWithin = time.Minute
+const (
+	// checkWithin bounds healing, waiting for rest and checking.
+	checkWithin = time.Minute
+	// explainWithin bounds following packets and recording the state after a failure.
+	explainWithin = 30 * time.Second
+)
 
 // atRest checks the invariants of a cluster whose specs have passed.
 func (s *Suite) atRest(ctx context.Context, c *harness.Cluster) {
@@ -194,15 +197,22 @@ func (s *Suite) ended() {
 	}
 }
 
-// explain follows packets that should have got an answer, and records what kernels and etcd hold, while the
-// cluster of a failed spec still stands.
-func (s *Suite) explain(ctx context.Context) {
+// explain records what kernels and etcd hold when a spec fails, and follows packets that should have got an
+// answer. A spec that was interrupted expected none. What fails in a clean-up has recorded its own state.
+func (s *Suite) explain(ctx ginkgo.SpecContext) {
+	spec := ginkgo.CurrentSpecReport()
+	if spec.Failure.FailureNodeType.Is(types.NodeTypesAllowedDuringCleanupInterrupt) {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.clusters {
 		s.failed[c] = true
 		s.active = append(s.active, c.Summary().Active...)
-		followErr := s.follow(ctx, c)
+		var followErr error
+		if !interrupted(spec) {
+			followErr = s.follow(ctx, c)
+		}
 		if err := errors.Join(followErr, c.WriteReach(ctx), c.WriteState(ctx)); err != nil {
 			ginkgo.GinkgoWriter.Printf("record the state: %v\n", err)
 		}
@@ -242,7 +252,8 @@ func (s *Suite) verdict(r types.SpecReport) {
 	}
 	s.mu.Lock()
 	v.Message = strings.Join(append(s.died, v.Message), "\n")
-	s.died = nil
+	v.Duration -= int64(s.kept)
+	s.died, s.kept = nil, 0
 	var open []*harness.Cluster
 	for _, c := range s.clusters {
 		sum := c.Summary()
