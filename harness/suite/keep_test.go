@@ -126,8 +126,8 @@ func TestKeep(t *testing.T) {
 				t.Error("the world stands after it was let go")
 			}
 			v := verdictOf(t, filepath.Join(dir, "record.jsonl"))
-			if whole := time.Since(began) - kept; v.State != record.Failed || time.Duration(v.Duration) > whole {
-				t.Errorf("%s after %s, want failed after at most %s", v.State, time.Duration(v.Duration), whole)
+			if whole := time.Since(began) - kept; v.State != record.Failed || v.Took() > whole {
+				t.Errorf("%s after %s, want failed after at most %s", v.State, v.Took(), whole)
 			}
 		})
 	}

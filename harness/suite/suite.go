@@ -55,6 +55,11 @@ func New() *Suite {
 		}
 		s.record, s.dir = w, filepath.Dir(path)
 	}
+	// Ginkgo calls it in one of its processes, and each of them knows all specs.
+	ginkgo.ReportBeforeSuite(func(r ginkgo.Report) {
+		plan := &record.Plan{Scenarios: r.PreRunStats.SpecsThatWillRun}
+		s.record.Write(record.Event{Kind: record.KindPlan, Plan: plan})
+	})
 	ginkgo.BeforeEach(func() {
 		skipWhileKept()
 		s.began(ginkgo.CurrentSpecReport().FullText())
@@ -178,8 +183,10 @@ func notProven(err error) {
 	ginkgo.Fail("not proven: " + err.Error())
 }
 
-// began has what happens in the clusters of an ordered container belong to the spec that begins.
+// began records that a spec begins. What happens in the clusters of its ordered container belongs to it from
+// now on.
 func (s *Suite) began(name string) {
+	s.record.For(name).Write(record.Event{Kind: record.KindBegin})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.active = nil
@@ -252,7 +259,7 @@ func (s *Suite) verdict(r types.SpecReport) {
 	}
 	s.mu.Lock()
 	v.Message = strings.Join(append(s.died, v.Message), "\n")
-	v.Duration -= int64(s.kept)
+	v.Kept = int64(s.kept)
 	s.died, s.kept = nil, 0
 	var open []*harness.Cluster
 	for _, c := range s.clusters {

@@ -39,7 +39,7 @@ func (s Style) mark(state string) string {
 // Line renders a scenario that has ended as one line: verdict, duration, name, and what its pods felt.
 func (s Style) Line(sc *record.Scenario) string {
 	v := sc.Verdict
-	line := fmt.Sprintf("%s %6.1fs  %s", s.mark(v.State), time.Duration(v.Duration).Seconds(), sc.Name)
+	line := fmt.Sprintf("%s %6.1fs  %s", s.mark(v.State), v.Took().Seconds(), sc.Name)
 	if felt := Felt(v); felt != "" {
 		line += "\n              " + felt
 	}
@@ -159,12 +159,12 @@ func Slowest(o *record.Outcome) string {
 			continue
 		}
 		ran++
-		if slowest == nil || s.Verdict.Duration > slowest.Verdict.Duration {
+		if slowest == nil || s.Verdict.Took() > slowest.Verdict.Took() {
 			slowest = s
 		}
 	}
 	if ran < 2 {
 		return ""
 	}
-	return fmt.Sprintf("slowest: %s (%.1f s)\n", slowest.Name, time.Duration(slowest.Verdict.Duration).Seconds())
+	return fmt.Sprintf("slowest: %s (%.1f s)\n", slowest.Name, slowest.Verdict.Took().Seconds())
 }

@@ -25,6 +25,7 @@ type keeper struct {
 
 	mu       sync.Mutex
 	held     []net.Conn // of worlds that are kept
+	worlds   []string   // their ids
 	released bool       // worlds were kept, and are not any more
 }
 
@@ -80,7 +81,7 @@ func (k *keeper) serve(conn net.Conn) {
 		conn.Close()
 		return
 	}
-	k.held = append(k.held, conn)
+	k.held, k.worlds = append(k.held, conn), append(k.worlds, what.World)
 	k.shown <- what
 }
 
@@ -92,7 +93,7 @@ func (k *keeper) release() bool {
 		conn.Close()
 	}
 	any := len(k.held) > 0
-	k.held, k.released = nil, k.released || any
+	k.held, k.worlds, k.released = nil, nil, k.released || any
 	return any
 }
 
@@ -104,6 +105,19 @@ func (k *keeper) ever() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.held) > 0 || k.released
+}
+
+// keeps returns the id of the first world that is kept now; "" if there is none.
+func (k *keeper) keeps() string {
+	if k == nil {
+		return ""
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.worlds) == 0 {
+		return ""
+	}
+	return k.worlds[0]
 }
 
 // errLate means that the time of the run was up.

@@ -69,8 +69,8 @@ func TestKeeperHoldsAWorld(t *testing.T) {
 	if got := <-k.news(); got.World != "42" {
 		t.Errorf("%+v", got)
 	}
-	if starts(t, k) {
-		t.Error("a scenario may start beside a kept world")
+	if starts(t, k) || k.keeps() != "42" {
+		t.Errorf("a scenario may start beside the kept world %q", k.keeps())
 	}
 	select {
 	case <-ctx.Done():
@@ -81,7 +81,7 @@ func TestKeeperHoldsAWorld(t *testing.T) {
 	if _, err := world.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the world was not let go: %v", err)
 	}
-	if ctx.Err() != nil || starts(t, k) || !k.ever() {
+	if ctx.Err() != nil || starts(t, k) || !k.ever() || k.keeps() != "" {
 		t.Errorf("the signal that let the world go ended the run: %v", context.Cause(ctx))
 	}
 	interrupt(t)

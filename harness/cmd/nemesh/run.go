@@ -182,7 +182,7 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	run := about(seed)
 	run.Agent, run.AgentVersion = o.world.name, o.world.version
 	rec.Write(record.Event{Kind: record.KindRun, Run: run})
-	screen := newScreen(os.Stdout)
+	screen := newScreen(os.Stdout, began)
 	if o.world.choice.Agent != "" {
 		screen.print("agent: " + o.world.name + " " + o.world.version + ", " + o.world.choice.Agent + "\n")
 	}
@@ -196,7 +196,7 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	if err != nil {
 		return exitUsage, err
 	}
-	failed := o.watch(ginkgo, follow, screen)
+	failed := o.watch(ginkgo, follow, screen, earlierRuns(filepath.Dir(dir), dir))
 	outcome := follow.outcome
 	late := o.late(ctx, failed, time.Since(began))
 	whole := !late && ctx.Err() == nil && !o.keeper.ever()
@@ -302,8 +302,13 @@ func (o *runOptions) late(ctx context.Context, failed error, took time.Duration)
 	return failed != nil && took >= o.timeout
 }
 
-// watch shows scenarios as they end, until Ginkgo does; the error is Ginkgo's.
-func (o *runOptions) watch(ginkgo *exec.Cmd, follow *follower, screen *screen) error {
+// watch shows how far the run is, and scenarios as they end, until Ginkgo does. The error is Ginkgo's.
+func (o *runOptions) watch(
+	ginkgo *exec.Cmd,
+	follow *follower,
+	screen *screen,
+	earlier <-chan text.Earlier,
+) error {
 	ended := make(chan error, 1)
 	go func() { ended <- ginkgo.Wait() }()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -314,10 +319,16 @@ func (o *runOptions) watch(ginkgo *exec.Cmd, follow *follower, screen *screen) e
 			screen.print(screen.style.Failure(s) + "\n")
 		}
 	}
+	var known text.Earlier
+	defer screen.clear()
 	for {
 		select {
+		case known = <-earlier:
 		case <-tick.C:
 			follow.read(show)
+			p := text.ProgressOf(follow.outcome, known, o.procs, record.Now())
+			p.Kept = o.keeper.keeps()
+			screen.progress(p, time.Now())
 		case k := <-o.keeper.news():
 			screen.print(keptText(k, typed(), worlds()))
 		case err := <-ended:
@@ -347,22 +358,6 @@ func ginkgoSaid(dir string, err error) string {
 	return fmt.Sprintf("the suite did not run to its end (%v). Its last lines:\n  %s\n", err,
 		strings.Join(lines, "\n  "))
 }
-
-// screen is where people look.
-type screen struct {
-	out   io.Writer
-	style text.Style
-}
-
-// newScreen uses colours on a terminal, unless NO_COLOR is set (no-color.org).
-func newScreen(f *os.File) *screen {
-	info, err := f.Stat()
-	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
-	_, plain := os.LookupEnv("NO_COLOR")
-	return &screen{out: f, style: text.Style{Color: terminal && !plain}}
-}
-
-func (s *screen) print(t string) { fmt.Fprint(s.out, t) }
 
 // follower reads a record while it is written.
 type follower struct {
