@@ -146,7 +146,7 @@ func meanOf(all []time.Duration, o *record.Outcome) (mean time.Duration, known b
 }
 
 // minName is the room that the name of a running scenario is given at least, in columns.
-const minName = 16
+const minName = 24
 
 // Progress renders how far a run is as one line that is at most columns wide; 0 for no limit. It is "" before
 // anything is known.

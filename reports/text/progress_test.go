@@ -37,7 +37,7 @@ func TestProgressLine(t *testing.T) {
 		"long names": {text.Progress{Total: 9, Running: []string{long, "short", long}}, 80,
 			"0/9 done · running tampering is …ules flushed, short, tampering is …ules flushed"},
 		"more than fit": {text.Progress{Total: 9, Running: []string{long, long, long, long}}, 80,
-			"0/9 done · running tampering… flushed, tampering… flushed, tampering… flushed +1"},
+			"0/9 done · running tampering is r…rules flushed, tampering is r…rules flushed +2"},
 		"no room for a name": {text.Progress{Total: 9, Running: []string{long, long}}, 30, "0/9 done · 2 running"},
 		"no room for the number": {text.Progress{Total: 9, Left: 30 * time.Second, Running: []string{long}}, 18,
 			"0/9 done"},
