@@ -54,7 +54,7 @@ type Cluster struct {
 	nodes   []*Node
 	mesh    *probe.Mesh
 	heals   fault.HealStack
-	door    *enter.Door
+	entry   *enter.Server
 	born    time.Time
 
 	mu     sync.Mutex
@@ -108,7 +108,7 @@ func New(ctx context.Context, opts Options, rec *record.Writer, watch ...func(*C
 	}
 	err = c.build(ctx, watch)
 	if err == nil {
-		err = c.openDoor()
+		err = c.serveEnter()
 	}
 	if err != nil {
 		return nil, errors.Join(diskFull(), fmt.Errorf("build the world: %w", err), c.Close())
@@ -342,7 +342,7 @@ func closeAll(machines []*node.Machine) error {
 func (c *Cluster) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
-	errs := []error{c.door.Close()}
+	errs := []error{c.entry.Close()}
 	c.EndMesh()
 	c.mu.Lock()
 	c.closed = true

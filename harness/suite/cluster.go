@@ -49,17 +49,14 @@ func (s *Suite) Cluster(ctx context.Context, opts Options) *Cluster {
 	s.mu.Unlock()
 	ginkgo.DeferCleanup(func() {
 		s.mu.Lock()
-		failed := s.failed[c]
 		delete(s.failed, c)
 		s.mu.Unlock()
-		if failed || ginkgo.CurrentSpecReport().Failed() {
-			s.keep(c)
-		}
 		c.recorder.Close()
 		if err := c.checker.Close(); err != nil {
 			ginkgo.Fail("tear down the cluster: " + err.Error())
 		}
 	})
+	ginkgo.DeferCleanup(s.keepAtRest, ginkgo.NodeTimeout(keepFor))
 	ginkgo.DeferCleanup(func(ctx ginkgo.SpecContext) { s.atRest(ctx, c) }, ginkgo.NodeTimeout(checkWithin))
 	return c
 }
@@ -80,8 +77,12 @@ func (s *Suite) Running(ctx context.Context, opts Options) *Cluster {
 	return c
 }
 
-// checkWithin bounds healing, waiting for rest and checking.
-const checkWithin = time.Minute
+const (
+	// checkWithin bounds healing, waiting for rest and checking.
+	checkWithin = time.Minute
+	// explainWithin bounds following packets and recording the state after a failure.
+	explainWithin = 30 * time.Second
+)
 
 // atRest checks the invariants of a cluster whose specs have passed.
 func (s *Suite) atRest(ctx context.Context, c *Cluster) {

@@ -35,6 +35,7 @@ type Suite struct {
 	counted  map[*Cluster]counted // at the end of the spec before, of open clusters
 	died     []string             // where packets of the running spec died
 	active   []string             // what was broken when the running spec failed
+	kept     time.Duration        // how long the running spec's world was kept after it failed
 }
 
 // New opens the record, and has Ginkgo report each spec to it. It must be called while the tree of specs is
@@ -49,14 +50,21 @@ func New() *Suite {
 		}
 		s.record, s.dir = w, filepath.Dir(path)
 	}
+	// Ginkgo calls it in one of its processes, and each of them knows all specs.
+	ginkgo.ReportBeforeSuite(func(r ginkgo.Report) {
+		plan := &record.Plan{Scenarios: r.PreRunStats.SpecsThatWillRun}
+		s.record.Write(record.Event{Kind: record.KindPlan, Plan: plan})
+	})
 	ginkgo.BeforeEach(func() {
 		skipWhileKept()
 		s.began(ginkgo.CurrentSpecReport().FullText())
+		// The last one registered runs first. Both run before any clean-up, and the spec's own time limit does
+		// not apply to them.
+		ginkgo.DeferOnFailure(s.keep, ginkgo.NodeTimeout(keepFor))
+		ginkgo.DeferOnFailure(s.explain, ginkgo.NodeTimeout(explainWithin))
 	})
-	ginkgo.JustAfterEach(func(ctx ginkgo.SpecContext) {
-		if ginkgo.CurrentSpecReport().Failed() {
-			s.explain(ctx)
-		} else {
+	ginkgo.JustAfterEach(func() {
+		if !ginkgo.CurrentSpecReport().Failed() {
 			s.ended()
 		}
 	})
@@ -70,8 +78,10 @@ func notProven(err error) {
 	ginkgo.Fail("not proven: " + err.Error())
 }
 
-// began has what happens in the clusters of an ordered container belong to the spec that begins.
+// began records that a spec begins. What happens in the clusters of its ordered container belongs to it from
+// now on.
 func (s *Suite) began(name string) {
+	s.record.For(name).Write(record.Event{Kind: record.KindBegin})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.active = nil
@@ -89,15 +99,22 @@ func (s *Suite) ended() {
 	}
 }
 
-// explain follows packets that should have got an answer, and records what kernels and etcd hold, while the
-// cluster of a failed spec still stands.
-func (s *Suite) explain(ctx context.Context) {
+// explain records what kernels and etcd hold when a spec fails, and follows packets that should have got an
+// answer. A spec that was interrupted expected none. What fails in a clean-up has recorded its own state.
+func (s *Suite) explain(ctx ginkgo.SpecContext) {
+	spec := ginkgo.CurrentSpecReport()
+	if spec.Failure.FailureNodeType.Is(types.NodeTypesAllowedDuringCleanupInterrupt) {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.clusters {
 		s.failed[c] = true
 		s.active = append(s.active, c.Summary().Active...)
-		followErr := s.follow(ctx, c)
+		var followErr error
+		if !interrupted(spec) {
+			followErr = s.follow(ctx, c)
+		}
 		_, askErr := c.AskMesh(ctx)
 		if err := errors.Join(followErr, askErr, c.recorder.WriteState(ctx)); err != nil {
 			ginkgo.GinkgoWriter.Printf("record the state: %v\n", err)
@@ -138,7 +155,8 @@ func (s *Suite) verdict(r types.SpecReport) {
 	}
 	s.mu.Lock()
 	v.Message = strings.Join(append(s.died, v.Message), "\n")
-	s.died = nil
+	v.Kept = int64(s.kept)
+	s.died, s.kept = nil, 0
 	var open []*Cluster
 	for _, c := range s.clusters {
 		sum := c.Summary()

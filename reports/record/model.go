@@ -10,6 +10,8 @@ type Outcome struct {
 	// Run and End are nil when the record lacks its first or last line.
 	Run *Run
 	End *End
+	// Planned is how many scenarios the run has; 0 if the record does not say.
+	Planned int
 	// Scenarios are in the order in which they ended; those that did not end come last.
 	Scenarios []*Scenario
 	// Clusters are in the order in which they were built.
@@ -66,6 +68,8 @@ func (o *Outcome) Add(e Event) (ended *Scenario) {
 	switch {
 	case e.Kind == KindRun && e.Run != nil:
 		o.Run = e.Run
+	case e.Kind == KindPlan && e.Plan != nil:
+		o.Planned = e.Plan.Scenarios
 	case e.Kind == KindEnd && e.End != nil:
 		o.End = e.End
 	}

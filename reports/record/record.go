@@ -23,6 +23,8 @@ type Kind string
 // Kinds of events.
 const (
 	KindRun       Kind = "run"       // the first line: what was run, on what
+	KindPlan      Kind = "plan"      // how many scenarios the run has
+	KindBegin     Kind = "begin"     // a scenario began
 	KindWorld     Kind = "world"     // a cluster was built
 	KindPod       Kind = "pod"       // a pod was made or went
 	KindStep      Kind = "step"      // a scenario says what it does
@@ -52,6 +54,7 @@ type Event struct {
 	Cluster  string `json:"cluster,omitempty"`
 
 	Run       *Run       `json:"run,omitempty"`
+	Plan      *Plan      `json:"plan,omitempty"`
 	World     *World     `json:"world,omitempty"`
 	Pod       *Pod       `json:"pod,omitempty"`
 	Step      string     `json:"step,omitempty"`
@@ -87,6 +90,12 @@ type Run struct {
 	// Agent is the overlay under test and AgentVersion what its binary says.
 	Agent        string `json:"agent,omitempty"`
 	AgentVersion string `json:"agent_version,omitempty"`
+}
+
+// Plan says what a run is going to do. It is written once, before the first scenario begins.
+type Plan struct {
+	// Scenarios is how many scenarios the filters have chosen, in all processes together.
+	Scenarios int `json:"scenarios"`
 }
 
 // World describes a cluster. Its line is written when it stands, so lines about its pods may come before.
@@ -202,16 +211,21 @@ type Verdict struct {
 	// Sent, Lost and LongestOutage sum up the mesh from the end of the scenario before in the same cluster, or
 	// from the cluster's beginning. Healed says that something was healed in that time; Recovery is then the
 	// time from the last heal to the last loss, -1 if something still did not answer.
-	Sent          uint64   `json:"sent"`
-	Lost          uint64   `json:"lost"`
-	LongestOutage int64    `json:"longest_outage"`
-	Recovery      int64    `json:"recovery"`
-	Healed        bool     `json:"healed"`
-	Duration      int64    `json:"duration"`
-	Labels        []string `json:"labels,omitempty"`
+	Sent          uint64 `json:"sent"`
+	Lost          uint64 `json:"lost"`
+	LongestOutage int64  `json:"longest_outage"`
+	Recovery      int64  `json:"recovery"`
+	Healed        bool   `json:"healed"`
+	Duration      int64  `json:"duration"`
+	// Kept is the part of Duration in which the scenario's world was kept after it failed (nemesh run --keep).
+	Kept   int64    `json:"kept,omitempty"`
+	Labels []string `json:"labels,omitempty"`
 	// Reported is what the report said that the scenario comes from, in the words of its file.
 	Reported string `json:"reported,omitempty"`
 }
+
+// Took returns how long the scenario itself took, without the time in which its world was kept.
+func (v *Verdict) Took() time.Duration { return time.Duration(v.Duration - v.Kept) }
 
 // End closes a record.
 type End struct {

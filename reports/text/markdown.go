@@ -64,7 +64,7 @@ func row(s *record.Scenario) string {
 	}
 	recovery := Recovered(v)
 	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %.1f s |\n", v.State, cell(s.Name),
-		cell(strings.Join(v.Broke, ", ")), loss, outage, recovery, time.Duration(v.Duration).Seconds())
+		cell(strings.Join(Counted(v.Broke), ", ")), loss, outage, recovery, v.Took().Seconds())
 }
 
 // quoted keeps a sentence from being read as Markdown or HTML.

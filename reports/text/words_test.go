@@ -1,6 +1,7 @@
 package text_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,6 +28,54 @@ func TestThousands(t *testing.T) {
 		if got := text.Thousands(n); got != want {
 			t.Errorf("%d is %q", n, got)
 		}
+	}
+}
+
+func TestCounted(t *testing.T) {
+	got := text.Counted([]string{"etcd stopped", "agent on node02 restarted", "etcd stopped", "link down",
+		"agent on node02 restarted", "etcd stopped"})
+	want := []string{"etcd stopped ×3", "agent on node02 restarted ×2", "link down"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := text.Counted(nil); got != nil {
+		t.Errorf("%q of nothing", got)
+	}
+}
+
+// A pair that did not work again is told of a scenario that did not pass, and of no other.
+func TestNotRecovered(t *testing.T) {
+	for state, want := range map[string][2]string{
+		record.Failed:   {"lost 1 of 9 · longest outage 0 ms · not recovered", "none"},
+		record.Unproven: {"lost 1 of 9 · longest outage 0 ms · not recovered", "none"},
+		record.Passed:   {"lost 1 of 9 · longest outage 0 ms", ""},
+	} {
+		v := &record.Verdict{State: state, Sent: 9, Lost: 1, Healed: true, Recovery: -1}
+		if felt := text.Felt(v); felt != want[0] {
+			t.Errorf("%s: %q, want %q", state, felt, want[0])
+		}
+		if recovered := text.Recovered(v); recovered != want[1] {
+			t.Errorf("%s: recovery %q, want %q", state, recovered, want[1])
+		}
+	}
+}
+
+func TestSlowest(t *testing.T) {
+	o := &record.Outcome{}
+	ended := func(name, state string, seconds int64) {
+		o.Add(record.Event{Kind: record.KindVerdict, Scenario: name,
+			Verdict: &record.Verdict{State: state, Duration: seconds * 1e9}})
+	}
+	ended("skipped", record.Skipped, 9)
+	ended("first", record.Passed, 1)
+	if got := text.Slowest(o); got != "" {
+		t.Errorf("of one scenario: %q", got)
+	}
+	ended("second", record.Failed, 3)
+	ended("third", record.Passed, 2)
+	o.Add(record.Event{Kind: record.KindStep, Scenario: "never ended", Step: "x"})
+	if got := text.Slowest(o); got != "slowest: second (3.0 s)\n" {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,7 +48,7 @@ func completeLabels(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.S
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completeWithin)
 	defer cancel()
-	args := []string{"list", "scenarios", "--json"}
+	args := []string{"list", "labels", "--json"}
 	if bin, err := cmd.Flags().GetString("bin"); err == nil && bin != "" {
 		args = append(args, "--bin="+bin)
 	}
@@ -57,15 +57,9 @@ func completeLabels(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.S
 	if err != nil || json.Unmarshal(out, &l) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return labelsOf(l.Scenarios), cobra.ShellCompDirectiveNoFileComp
-}
-
-// labelsOf lists every label once.
-func labelsOf(all []scenario) []string {
-	var labels []string
-	for _, s := range all {
-		labels = append(labels, s.Labels...)
+	var offered []string
+	for _, v := range l.Labels {
+		offered = append(offered, fmt.Sprintf("%s\tscenarios: %d", v.Label, v.Scenarios))
 	}
-	slices.Sort(labels)
-	return slices.Compact(labels)
+	return offered, cobra.ShellCompDirectiveNoFileComp
 }

@@ -24,9 +24,16 @@ import (
 // listing is what `nemesh list --json` prints. What was not asked for is absent.
 type listing struct {
 	Scenarios  []scenario     `json:"scenarios,omitempty"`
+	Labels     []listedLabel  `json:"labels,omitempty"`
 	Faults     []listedFault  `json:"faults,omitempty"`
 	Defects    []listedDefect `json:"defects,omitempty"`
 	Invariants []listedOne    `json:"invariants,omitempty"`
+}
+
+type listedLabel struct {
+	Label string `json:"label"`
+	// Scenarios is how many have the label.
+	Scenarios int `json:"scenarios"`
 }
 
 type listedOne struct {
@@ -49,14 +56,14 @@ type listedDefect struct {
 }
 
 // kinds are what can be listed.
-var kinds = []string{"scenarios", "faults", "defects", "invariants"}
+var kinds = []string{"scenarios", "labels", "faults", "defects", "invariants"}
 
 func listCommand() *cobra.Command {
 	var bin string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list [scenarios|faults|defects|invariants]",
-		Short: "List scenarios with their labels, faults, defects and invariants",
+		Use:   "list [scenarios|labels|faults|defects|invariants]",
+		Short: "List scenarios, labels, faults, defects and invariants",
 		Long: `List what there is. A scenario's labels choose it in nemesh run:
 
   issue:…  the report that it comes from, such as issue:flannel-636
@@ -67,6 +74,7 @@ func listCommand() *cobra.Command {
 Faults are listed with their arguments, in brackets, and what holds for each unless told otherwise.`,
 		Example: `  nemesh list
   nemesh list scenarios
+  nemesh list labels
   nemesh list faults --json | jq -r '.faults[].id'
   nemesh list scenarios --json | jq -r '.scenarios[] | select(.labels | index("kind:lease")).name'`,
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
@@ -97,17 +105,23 @@ Faults are listed with their arguments, in brackets, and what holds for each unl
 func list(ctx context.Context, bin string, wanted []string) (listing, error) {
 	var l listing
 	o := runOptions{bin: bin}
-	scenarios := slices.Contains(wanted, "scenarios")
-	if scenarios || slices.Contains(wanted, "defects") {
+	scenarios, labels := slices.Contains(wanted, "scenarios"), slices.Contains(wanted, "labels")
+	if scenarios || labels || slices.Contains(wanted, "defects") {
 		if err := o.findBinaries(); err != nil {
 			return l, err
 		}
 	}
-	if scenarios {
+	if scenarios || labels {
 		sandbox.Enter()
-		var err error
-		if l.Scenarios, err = o.scenarios(ctx); err != nil {
+		all, err := o.scenarios(ctx)
+		if err != nil {
 			return l, err
+		}
+		if scenarios {
+			l.Scenarios = all
+		}
+		if labels {
+			l.Labels = labelsOf(all)
 		}
 	}
 	if slices.Contains(wanted, "faults") {
@@ -131,6 +145,24 @@ func list(ctx context.Context, bin string, wanted []string) (listing, error) {
 		}
 	}
 	return l, nil
+}
+
+// labelsOf lists the labels by which nemesh run chooses scenarios, sorted and so by kind. Ginkgo's own labels,
+// such as that of a serial scenario, are left out: they are of no kind.
+func labelsOf(all []scenario) []listedLabel {
+	count := map[string]int{}
+	for _, s := range all {
+		for _, l := range s.Labels {
+			if label.MatchString(l) {
+				count[l]++
+			}
+		}
+	}
+	var labels []listedLabel
+	for _, l := range slices.Sorted(maps.Keys(count)) {
+		labels = append(labels, listedLabel{l, count[l]})
+	}
+	return labels
 }
 
 func labelled(all []scenario, label string) (n int) {
@@ -173,6 +205,10 @@ func (l listing) print(w io.Writer) error {
 	title("scenarios", len(l.Scenarios))
 	for _, s := range l.Scenarios {
 		fmt.Fprintf(t, "  %s\n      %s\n", s.Name, strings.Join(s.Labels, " "))
+	}
+	title("labels", len(l.Labels))
+	for _, v := range l.Labels {
+		fmt.Fprintf(t, "  %s\t%d\n", v.Label, v.Scenarios)
 	}
 	title("faults", len(l.Faults))
 	for _, f := range l.Faults {

@@ -34,14 +34,17 @@ func TestParseScenarios(t *testing.T) {
 	if n := labelled(got, "red:deaf"); n != 1 {
 		t.Errorf("%d scenarios are red under deaf", n)
 	}
-	if l := labelsOf(append(got, got...)); !slices.Equal(l, want) {
-		t.Errorf("%q", l)
+	got = append(got, scenario{Labels: []string{"Serial", "kind:lease"}})
+	labels := []listedLabel{{"issue:flannel-1", 1}, {"kind:lease", 2}, {"red:deaf", 1}}
+	if l := labelsOf(got); !slices.Equal(l, labels) {
+		t.Errorf("%+v", l)
 	}
 }
 
 func TestListing(t *testing.T) {
 	l := listing{
 		Scenarios: []scenario{{"lease revoked", []string{"kind:lease", "red:deaf"}}},
+		Labels:    []listedLabel{{"kind:lease", 1}, {"red:deaf", 12}},
 		Defects:   nil,
 	}
 	for _, d := range parseDefects([]byte("deaf\thears no event\n" +
@@ -53,6 +56,7 @@ func TestListing(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "scenarios (1)\n  lease revoked\n      kind:lease red:deaf\n" +
+		"labels (2)\n  kind:lease  1\n  red:deaf    12\n" +
 		"defects (2)\n  deaf      hears no event\n  keep-mtu  keeps the MTU of an old device\n"
 	if b.String() != want {
 		t.Errorf("%s", b.String())
