@@ -96,8 +96,9 @@ func (c *Cluster) writeSeries(all bool) {
 func (c *Cluster) writeProbe(report probe.Report) {
 	p := &record.Probe{Skipped: report.Skipped}
 	for _, r := range report.Pairs {
-		pair := record.Pair{From: r.From, To: r.To, Sent: r.Sent, Lost: r.Lost, RTTMin: int64(r.RTT.Min),
-			RTTMean: int64(r.RTT.Mean()), RTTMax: int64(r.RTT.Max)}
+		pair := record.Pair{From: r.From, To: r.To, FromNode: r.FromNode, ToNode: r.ToNode, IPv6: r.IPv6,
+			Sent: r.Sent, Lost: r.Lost, RTTMin: int64(r.RTT.Min), RTTMean: int64(r.RTT.Mean()),
+			RTTMax: int64(r.RTT.Max)}
 		for _, o := range r.Outages {
 			pair.Outages = append(pair.Outages, record.Outage{Start: record.At(o.Start), Length: int64(o.Length),
 				Lost: o.Lost, Ended: o.Ended})

@@ -126,9 +126,7 @@ func expectNothingLostBut(ctx context.Context, c *harness.Cluster, node string) 
 	GinkgoHelper()
 	report, err := c.Mesh().Settle(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	lost, sent := report.Lost(func(p probe.PairReport) bool {
-		return !strings.HasPrefix(p.From, node) && !strings.HasPrefix(p.To, node)
-	})
+	lost, sent := report.Lost(func(p probe.PairReport) bool { return !p.On(node) })
 	Expect(sent).To(BeNumerically(">", 0))
 	Expect(lost).To(BeZero(), "of %d echoes of pairs that %s has no part in", sent, node)
 }

@@ -58,10 +58,7 @@ func uplinkWithoutIPv6(name string, own net.IPNet) fault.Fault {
 }
 
 // ofIPv6 tells whether a pair of the mesh is one of IPv6 and has the node as an end.
-func ofIPv6(p probe.PairReport, name string) bool {
-	return strings.Contains(p.From, "IPv6") &&
-		(strings.HasPrefix(p.From, name) || strings.HasPrefix(p.To, name))
-}
+func ofIPv6(p probe.PairReport, name string) bool { return p.IPv6 && p.On(name) }
 
 var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 	It("keeps device and lease while the uplink has lost its IPv6 address, and loses nothing of IPv4",

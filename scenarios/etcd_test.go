@@ -64,29 +64,27 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			keepsWorking(ctx, c, broken)
 		},
 		Entry("by refusing writes for want of space", SpecTimeout(time.Minute),
-			Label("issue:flannel-1240", "fault:etcd-no-space"), false, fault.EtcdNoSpace{}),
+			Label("issue:flannel-1240"), suite.Breaks("etcd-no-space"), false, fault.EtcdNoSpace{}),
 		Entry(
 			"by refusing the agents' writes",
 			SpecTimeout(time.Minute),
-			Label(
-				"issue:microk8s-2297",
-				"fault:etcd-write-removed",
-			),
+			Label("issue:microk8s-2297"),
+			suite.Breaks("etcd-write-removed"),
 			true,
 			fault.EtcdPermissionRemoved{KeepRead: true},
 		),
 		Entry("by refusing the agents altogether", SpecTimeout(time.Minute),
-			Label("issue:flannel-904", "fault:etcd-permission-removed"), true, fault.EtcdPermissionRemoved{}),
+			Label("issue:flannel-904"), suite.Breaks("etcd-permission-removed"), true, fault.EtcdPermissionRemoved{}),
 		Entry("by an expired certificate", SpecTimeout(time.Minute),
-			Label("issue:flannel-1133", "fault:etcd-cert-expired"), true, fault.EtcdCertExpired{}),
+			Label("issue:flannel-1133"), suite.Breaks("etcd-cert-expired"), true, fault.EtcdCertExpired{}),
 		Entry("by a certificate of an authority nobody trusts", SpecTimeout(time.Minute),
-			Label("issue:flannel-1133", "fault:etcd-cert-replaced"), true, fault.EtcdCertReplaced{}),
+			Label("issue:flannel-1133"), suite.Breaks("etcd-cert-replaced"), true, fault.EtcdCertReplaced{}),
 	)
 
 	// flannel#829, #432. Reported: certificates were renewed on disk, and agents used the old ones until
 	// they were restarted. Right: the new one is used at the next connection.
 	It("takes an agent back whose certificate was renewed on disk, without a restart",
-		Label("issue:flannel-829", "fault:client-cert-expired"), suite.Red("certificates-once"),
+		Label("issue:flannel-829"), suite.Breaks("client-cert-expired"), suite.Red("certificates-once"),
 		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{LeaseTTL: 2 * time.Second, EtcdTLS: true})
 			before := subnets(c)
@@ -112,7 +110,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	// Right: any member that lives will do.
 	It(
 		"of three members loses its leader, then its quorum",
-		long, Label("fault:etcd-member-loss", "fault:etcd-quorum-loss"),
+		long, suite.Breaks("etcd-member-loss", "etcd-quorum-loss"),
 		suite.Red("first-endpoint-only"),
 		func(ctx SpecContext) {
 			c := running(ctx, harness.Options{
@@ -147,7 +145,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 
 	// flannel#1633. Reported: a connection was swallowed without an error, and the agent waited on it for
 	// minutes. Right: noticed, and another is made.
-	It("whose connection to a node goes silent is noticed, and another joins", Label("fault:etcd-black-hole"),
+	It("whose connection to a node goes silent is noticed, and another joins", suite.Breaks("etcd-black-hole"),
 		suite.Red("watch-not-relisted"), func(ctx SpecContext) {
 			c := running(ctx, harness.Options{Nodes: 4, Idle: []string{"node04"}})
 			suite.Inject(ctx, c, fault.EtcdBlackHole{Node: "node01"})

@@ -54,7 +54,8 @@ func seenBy(ctx context.Context, server, client *pod.Pod) (netip.Addr, error) {
 func outside(c *harness.Cluster) string {
 	GinkgoHelper()
 	m := c.Etcd().Machine()
-	Expect(c.Mesh().Add(probe.Endpoint{Name: m.Name(), NS: m.NetNS(), Addr: m.Addr()})).To(Succeed())
+	e := probe.Endpoint{Name: m.Name(), Node: m.Name(), NS: m.NetNS(), Addr: m.Addr()}
+	Expect(c.Mesh().Add(e)).To(Succeed())
 	return m.Name()
 }
 

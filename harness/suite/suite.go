@@ -39,7 +39,7 @@ type Suite struct {
 	failed   map[*harness.Cluster]bool
 	counted  map[*harness.Cluster]counted // at the end of the spec before, of open clusters
 	died     []string                     // where packets of the running spec died
-	active   []string                     // what was broken when the running spec failed
+	active   []record.Injection           // what was not healed when the running spec failed
 }
 
 // New opens the record, and has Ginkgo report each spec to it. It must be called while the tree of specs is
@@ -54,6 +54,9 @@ func New() *Suite {
 		}
 		s.record, s.dir = w, filepath.Dir(path)
 	}
+	ginkgo.ReportBeforeSuite(func(ginkgo.Report) { // on one process of several
+		s.record.Write(record.Event{Kind: record.KindCatalogue, Catalogue: catalogue()})
+	})
 	ginkgo.BeforeEach(func() {
 		skipWhileKept()
 		s.began(ginkgo.CurrentSpecReport().FullText())
@@ -67,6 +70,18 @@ func New() *Suite {
 	})
 	ginkgo.ReportAfterEach(s.verdict)
 	return s
+}
+
+// catalogue is the table of faults for the record: reports have the component and the promise of each from
+// there.
+func catalogue() []record.FaultKind {
+	var kinds []record.FaultKind
+	for _, e := range fault.Catalogue() {
+		kinds = append(kinds, record.FaultKind{
+			ID: e.ID, About: e.About, Component: string(e.Component), Promise: e.Promise,
+		})
+	}
+	return kinds
 }
 
 // Cluster builds a cluster for the running spec, or for its ordered container when called in BeforeAll, and
@@ -201,7 +216,11 @@ func (s *Suite) explain(ctx context.Context) {
 	defer s.mu.Unlock()
 	for _, c := range s.clusters {
 		s.failed[c] = true
-		s.active = append(s.active, c.Summary().Active...)
+		for _, i := range c.Summary().Injections {
+			if i.Active {
+				s.active = append(s.active, i)
+			}
+		}
 		followErr := s.follow(ctx, c)
 		if err := errors.Join(followErr, c.WriteReach(ctx), c.WriteState(ctx)); err != nil {
 			ginkgo.GinkgoWriter.Printf("record the state: %v\n", err)
@@ -256,7 +275,7 @@ func (s *Suite) verdict(r types.SpecReport) {
 		open = append(open, c)
 	}
 	if len(s.active) > 0 {
-		v.Active = s.active
+		wereActive(v, s.active)
 	}
 	s.clusters, s.active = open, nil
 	s.mu.Unlock()

@@ -10,6 +10,8 @@ type Outcome struct {
 	// Run and End are nil when the record lacks its first or last line.
 	Run *Run
 	End *End
+	// Catalogue lists the kinds of faults that there were; none in a record of before this was recorded.
+	Catalogue []FaultKind
 	// Scenarios are in the order in which they ended; those that did not end come last.
 	Scenarios []*Scenario
 	// Clusters are in the order in which they were built.
@@ -66,6 +68,8 @@ func (o *Outcome) Add(e Event) (ended *Scenario) {
 	switch {
 	case e.Kind == KindRun && e.Run != nil:
 		o.Run = e.Run
+	case e.Kind == KindCatalogue:
+		o.catalogue(e.Catalogue)
 	case e.Kind == KindEnd && e.End != nil:
 		o.End = e.End
 	}
@@ -150,6 +154,37 @@ func (o *Outcome) scenario(name string) *Scenario {
 	o.byName[name] = s
 	o.Scenarios = append(o.Scenarios, s)
 	return s
+}
+
+// catalogue takes over the kinds of faults of one suite. Several may have run, and know the same ones.
+func (o *Outcome) catalogue(kinds []FaultKind) {
+	for _, k := range kinds {
+		if _, known := o.FaultKind(k.ID); !known {
+			o.Catalogue = append(o.Catalogue, k)
+		}
+	}
+}
+
+// FaultKind returns the kind of fault with an id, if the catalogue has it.
+func (o *Outcome) FaultKind(id string) (FaultKind, bool) {
+	i := slices.IndexFunc(o.Catalogue, func(k FaultKind) bool { return k.ID == id })
+	if i < 0 {
+		return FaultKind{}, false
+	}
+	return o.Catalogue[i], true
+}
+
+// Injected lists the faults that were injected. In a record of before ids were recorded they have nothing
+// but their names.
+func (v *Verdict) Injected() []Injection {
+	if len(v.Injections) > 0 {
+		return v.Injections
+	}
+	var all []Injection
+	for _, name := range v.Broke {
+		all = append(all, Injection{Name: name, Active: slices.Contains(v.Active, name)})
+	}
+	return all
 }
 
 // cluster returns the cluster with an id, nil for none.
