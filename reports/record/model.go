@@ -25,6 +25,7 @@ type Outcome struct {
 
 	clusters map[string]*Cluster
 	byName   map[string]*Scenario
+	seen     map[string]FaultKind // of faults that were injected, by id
 }
 
 // Scenario is one scenario of a run.
@@ -72,6 +73,12 @@ func (o *Outcome) Add(e Event) (ended *Scenario) {
 		o.catalogue(e.Catalogue)
 	case e.Kind == KindEnd && e.End != nil:
 		o.End = e.End
+	}
+	if f := e.Fault; f != nil && f.ID != "" {
+		if o.seen == nil {
+			o.seen = map[string]FaultKind{}
+		}
+		o.seen[f.ID] = FaultKind{ID: f.ID, Component: f.Component, Promise: f.Promise}
 	}
 	c := o.cluster(e.Cluster)
 	if c != nil {
@@ -172,6 +179,24 @@ func (o *Outcome) FaultKind(id string) (FaultKind, bool) {
 		return FaultKind{}, false
 	}
 	return o.Catalogue[i], true
+}
+
+// KindOf returns the kind of a fault that was injected: that of the catalogue or, for one that is in none,
+// what its own events say. It has no ID in a record of before ids were recorded. A fault that only one
+// scenario has is a kind of its own, by its name.
+func (o *Outcome) KindOf(i Injection) FaultKind {
+	switch i.ID {
+	case "":
+		return FaultKind{About: i.Name}
+	case FaultCustom:
+		return FaultKind{ID: FaultCustom, About: i.Name, Component: i.Component}
+	}
+	if k, ok := o.FaultKind(i.ID); ok {
+		return k
+	}
+	k := o.seen[i.ID]
+	k.ID, k.About, k.Component = i.ID, i.Name, i.Component
+	return k
 }
 
 // Injected lists the faults that were injected. In a record of before ids were recorded they have nothing

@@ -3,14 +3,18 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nemesh/nemesh/harness"
+	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/reports/record"
 )
 
 // completeWithin bounds what a press of the tab key may take.
@@ -57,7 +61,18 @@ func completeLabels(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.S
 	if err != nil || json.Unmarshal(out, &l) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return labelsOf(l.Scenarios), cobra.ShellCompDirectiveNoFileComp
+	return described(labelsOf(l.Scenarios)), cobra.ShellCompDirectiveNoFileComp
+}
+
+// described adds to the label of a fault, as its description, what the table of faults says of it.
+func described(labels []string) []string {
+	for i, l := range labels {
+		id, ok := strings.CutPrefix(l, record.FaultLabel)
+		if e, known := fault.Find(id); ok && known {
+			labels[i] = cobra.CompletionWithDesc(l, fmt.Sprintf("%s: %s", e.Component, e.About))
+		}
+	}
+	return labels
 }
 
 // labelsOf lists every label once.
