@@ -166,7 +166,7 @@ var _ = Describe("IPv6 alone", Label("kind:dual-stack"), func() {
 				for _, a := range all {
 					if a.Scope == unix.RT_SCOPE_UNIVERSE {
 						overlay[name] = a.IP.String()
-						Expect(c.Mesh().Add(probe.Endpoint{Name: name + " (IPv6)", NS: m.NetNS(),
+						Expect(c.Mesh().Add(probe.Endpoint{Name: harness.Over6(name), Node: name, NS: m.NetNS(),
 							Addr: prefix(a.IP.String() + "/128").Addr()})).To(Succeed())
 					}
 				}

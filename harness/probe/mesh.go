@@ -120,6 +120,9 @@ func (m *Mesh) Add(e Endpoint) error {
 	if _, taken := m.endpoints[e.Name]; taken {
 		return fmt.Errorf("endpoint %s is in the mesh already", e.Name)
 	}
+	if e.Node == "" {
+		return fmt.Errorf("endpoint %s is on no node: set Endpoint.Node, which its reports name", e.Name)
+	}
 	end, err := open(e)
 	if err != nil {
 		return err
