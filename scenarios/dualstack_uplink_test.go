@@ -53,10 +53,7 @@ func uplinkWithoutIPv6(name string, own net.IPNet) suite.Fault {
 }
 
 // ofIPv6 tells whether a pair of the mesh is one of IPv6 and has the node as an end.
-func ofIPv6(p suite.PairReport, name string) bool {
-	return strings.Contains(p.From, "IPv6") &&
-		(strings.HasPrefix(p.From, name) || strings.HasPrefix(p.To, name))
-}
+func ofIPv6(p suite.PairReport, name string) bool { return p.IPv6 && p.On(name) }
 
 var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 	It("keeps device and lease while the uplink has lost its IPv6 address, and loses nothing of IPv4",
@@ -164,7 +161,7 @@ var _ = Describe("IPv6 alone", Label("kind:dual-stack"), func() {
 				for _, a := range all {
 					if a.Scope == unix.RT_SCOPE_UNIVERSE {
 						overlay[name] = a.IP.String()
-						Expect(c.Mesh().Add(suite.Endpoint{Name: name + " (IPv6)", NS: m.NetNS(),
+						Expect(c.Mesh().Add(suite.Endpoint{Name: suite.Over6(name), Node: name, NS: m.NetNS(),
 							Addr: prefix(a.IP.String() + "/128").Addr()})).To(Succeed())
 					}
 				}

@@ -138,7 +138,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 	// Right: well before it ends, and again soon after a failure.
 	It(
 		"is renewed early, and again after a renewal has failed",
-		Label("issue:flannel-1240", "fault:etcd-pause"),
+		Label("issue:flannel-1240"), suite.Breaks("etcd-pause"),
 		suite.Long, suite.Red("renewal-gives-up"),
 		func(ctx SpecContext) {
 			suite.Needs(suite.FeatureLeaseTTL)
@@ -169,7 +169,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 	// subnet, and exit or know only some of the others. Right: everybody has a subnet and knows everybody.
 	It("goes to each of thirty agents that start at once, some killed on the way and etcd paused",
 		Serial, // thirty agents that start take all there is, and a mesh beside them would lose to that
-		Label("issue:flannel-1531", "fault:agent-kill", "fault:etcd-pause"), suite.Red("die-on-lost-race"),
+		Label("issue:flannel-1531"), suite.Breaks("agent-kill", "etcd-pause"), suite.Red("die-on-lost-race"),
 		func(ctx SpecContext) {
 			const nodes = 30
 			var idle []string

@@ -49,7 +49,8 @@ func seenBy(ctx context.Context, server, client *suite.Pod) (netip.Addr, error) 
 func outside(c *suite.Cluster) string {
 	GinkgoHelper()
 	m := c.Etcd().Machine()
-	Expect(c.Mesh().Add(suite.Endpoint{Name: m.Name(), NS: m.NetNS(), Addr: m.Addr()})).To(Succeed())
+	e := suite.Endpoint{Name: m.Name(), Node: m.Name(), NS: m.NetNS(), Addr: m.Addr()}
+	Expect(c.Mesh().Add(e)).To(Succeed())
 	return m.Name()
 }
 

@@ -103,7 +103,7 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 	// its node could set up no pods. Right: it starts as it was saved.
 	It(
 		"starts from its saved state while etcd is away",
-		Label("fault:etcd-stop"),
+		suite.Breaks("etcd-stop"),
 		suite.Long, suite.Red("no-saved-state"),
 		func(ctx SpecContext) {
 			c := chaos.Running(ctx, suite.Options{})
@@ -130,10 +130,7 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 	// one. Right: the same, with etcd or without.
 	It(
 		"comes back after a reboot with the same subnet and VTEP MAC, etcd away or not",
-		Label(
-			"issue:flannel-1474",
-			"fault:node-reboot",
-		),
+		Label("issue:flannel-1474"), suite.Breaks("node-reboot"),
 		suite.Red("no-saved-state", "new-device-at-start"),
 		func(ctx SpecContext) {
 			c := chaos.Running(ctx, suite.Options{})
@@ -212,7 +209,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	// each registers the one it has, without a restart.
 	It(
 		"emptied, has every node register the subnet it had",
-		Label("issue:flannel-610", "fault:etcd-wipe"),
+		Label("issue:flannel-610"), suite.Breaks("etcd-wipe"),
 		suite.Red("rewind-unnoticed"),
 		func(ctx SpecContext) {
 			suite.Needs(suite.FeatureEtcdV3)
@@ -233,7 +230,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	// for one that was years away. Right: noticed, listed again, and nobody is forgotten.
 	It(
 		"restored from an older snapshot, is followed again",
-		Label("issue:flannel-1474", "fault:etcd-restore"),
+		Label("issue:flannel-1474"), suite.Breaks("etcd-restore"),
 		suite.Long, suite.Red("rewind-unnoticed", "rewind-forgets-peers"),
 		func(ctx SpecContext) {
 			c := chaos.Running(ctx, suite.Options{Nodes: 5, Idle: []string{"node04", "node05"}})
@@ -268,7 +265,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	// have met the compaction: its connection was reset, and what it could have seen before that is behind.
 	It(
 		"compacted while a node was cut off, is listed again",
-		Label("issue:flannel-2470", "fault:etcd-compact", "fault:etcd-reset"),
+		Label("issue:flannel-2470"), suite.Breaks("etcd-compact", "etcd-reset"),
 		suite.Red("watch-not-relisted"),
 		func(ctx SpecContext) {
 			suite.Needs(suite.FeatureEtcdV3)
@@ -290,7 +287,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	// logs. Right: they wait.
 	It(
 		"silent for 10 s, leaves agents idle and quiet",
-		suite.Long, Label("issue:flannel-1830", "fault:etcd-stop"),
+		suite.Long, Label("issue:flannel-1830"), suite.Breaks("etcd-stop"),
 		suite.Red("busy-without-etcd"),
 		func(ctx SpecContext) {
 			c := chaos.Running(ctx, suite.Options{})

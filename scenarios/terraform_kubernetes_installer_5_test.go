@@ -27,8 +27,8 @@ var _ = Describe(
 		"issue:terraform-kubernetes-installer-5",
 		"issue:flannel-520",
 		"kind:lease",
-		"fault:etcd-cut",
 	),
+	suite.Breaks("etcd-cut"),
 	func() {
 		const (
 			victim   = "node01"

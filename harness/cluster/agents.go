@@ -416,11 +416,7 @@ func (c *Cluster) DataPlane(name string) ([]string, error) {
 
 // Reboot switches a node off and on. Its pods are gone, and so is its agent, until it is started.
 func (c *Cluster) Reboot(ctx context.Context, name string) error {
-	broke := fault.NodeReboot{Node: name}.Name()
-	c.noteFault(broke, record.FaultProved, "", nil)
-	c.mu.Lock()
-	c.broke = append(c.broke, broke)
-	c.mu.Unlock()
+	c.noteFault(c.heals.Begin(c, fault.NodeReboot{Node: name}), record.FaultProved, "", nil)
 	if err := c.PowerOff(ctx, name); err != nil {
 		return err
 	}

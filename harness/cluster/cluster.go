@@ -59,7 +59,6 @@ type Cluster struct {
 
 	mu     sync.Mutex
 	pods   []*pod.Pod
-	broke  []string
 	healed time.Time
 	final  *probe.Report // of the mesh, once it is stopped
 	closed bool
@@ -114,14 +113,21 @@ func New(ctx context.Context, opts Options, rec *record.Writer, watch ...func(*C
 		return nil, errors.Join(diskFull(), fmt.Errorf("build the world: %w", err), c.Close())
 	}
 	addrs := map[string]string{}
-	for _, m := range c.control.Machines() {
+	var machines []record.Machine
+	note := func(m *node.Machine, role string) {
 		addrs[m.Name()] = m.Addr().String()
+		machines = append(machines, record.Machine{Name: m.Name(), Addr: m.Addr().String(), Role: role})
+	}
+	for _, m := range c.control.Machines() {
+		note(m, record.RoleEtcd)
 	}
 	for _, n := range c.nodes {
-		addrs[n.Name()] = n.Addr().String()
+		note(n.Machine, record.RoleNode)
 	}
+	name, defects := driver.DefectsOf(opts.Agent)
 	c.record.Write(record.Event{Kind: record.KindWorld, World: &record.World{
-		Nodes: addrs, Network: opts.Network.String(), Agent: opts.Agent.Name(), BuiltIn: int64(time.Since(began)),
+		Nodes: addrs, Machines: machines, Network: opts.Network.String(), Agent: opts.Agent.Name(), Driver: name,
+		Defects: defects, BuiltIn: int64(time.Since(began)),
 		Device: c.Device(), Underlay: opts.Underlay.String(), Interval: int64(opts.ProbeInterval),
 		LeaseTTL: int64(opts.LeaseTTL),
 	}})

@@ -102,7 +102,7 @@ func (c *Cluster) StartMesh(ctx context.Context, pods ...*pod.Pod) error {
 		if c.mesh.Has(n.Name()) {
 			continue
 		}
-		err := c.mesh.Add(probe.Endpoint{Name: n.Name(), NS: n.NetNS(), Addr: n.Addr()})
+		err := c.mesh.Add(probe.Endpoint{Name: n.Name(), Node: n.Name(), NS: n.NetNS(), Addr: n.Addr()})
 		if err != nil {
 			return err
 		}

@@ -119,6 +119,9 @@ type (
 	supervised interface{ Supervised() bool }
 	waiving    interface{ Waives() map[string]string }
 	historic   interface{ HasDefect(name string) bool }
+	defective  interface {
+		BuiltWith() (name string, defects []string)
+	}
 )
 
 // Lacks reports, as an error of one line, the first of the features that a driver's agent does not have.
@@ -165,6 +168,15 @@ func Waives(d Driver) map[string]string {
 		return w.Waives()
 	}
 	return nil
+}
+
+// DefectsOf returns the historic defects with which a driver's agent was built, to show that scenarios notice
+// them, and what the overlay is called without them.
+func DefectsOf(d Driver) (name string, defects []string) {
+	if b, ok := d.(defective); ok {
+		return b.BuiltWith()
+	}
+	return d.Name(), nil
 }
 
 // HasDefect reports whether a driver's agent is known to have a historic defect, by its name in

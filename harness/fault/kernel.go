@@ -28,9 +28,12 @@ func (f AgeNeighbours) Name() string {
 	return "neighbour entries aged on " + strings.Join(f.Nodes, ", ")
 }
 
+// Identity implements Fault.
+func (f AgeNeighbours) Identity() Identity { return at("neighbours-age", f.Nodes...) }
+
 // Inject implements Fault. The proof is that each sysctl reads back, and that no entry that can age is still
 // REACHABLE for having been so before.
-func (f AgeNeighbours) Inject(_ context.Context, w World) error {
+func (f AgeNeighbours) Inject(_ context.Context, w *Injection) error {
 	for _, name := range f.Nodes {
 		machine, err := w.Machine(name)
 		if err != nil {
@@ -40,7 +43,7 @@ func (f AgeNeighbours) Inject(_ context.Context, w World) error {
 			key := "net.ipv4.neigh." + node.SysctlName(w.Device()) + "." + a.key
 			undo := func() error { return nil }
 			boot := machine.Boot()
-			w.OnHeal(f.Name(), func(context.Context) error {
+			w.OnHeal(func(context.Context) error {
 				if !machine.On() || machine.Boot() != boot {
 					return nil // what was changed went with the boot before
 				}

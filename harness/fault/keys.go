@@ -80,8 +80,11 @@ type LeaseRevoked struct{ Node string }
 // Name implements Fault.
 func (f LeaseRevoked) Name() string { return "lease of " + f.Node + " revoked" }
 
+// Identity implements Fault.
+func (f LeaseRevoked) Identity() Identity { return at("lease-revoke", f.Node) }
+
 // Inject implements Fault. The proof is etcd's answer.
-func (f LeaseRevoked) Inject(ctx context.Context, w World) error {
+func (f LeaseRevoked) Inject(ctx context.Context, w *Injection) error {
 	return withEtcd(ctx, w, func(c *clientv3.Client) error {
 		l, err := leaseOf(ctx, c, w, f.Node)
 		if err != nil {
@@ -100,8 +103,11 @@ type LeaseDeleted struct{ Node string }
 // Name implements Fault.
 func (f LeaseDeleted) Name() string { return "lease key of " + f.Node + " deleted" }
 
+// Identity implements Fault.
+func (f LeaseDeleted) Identity() Identity { return at("lease-delete", f.Node) }
+
 // Inject implements Fault. The proof is that etcd deleted one key.
-func (f LeaseDeleted) Inject(ctx context.Context, w World) error {
+func (f LeaseDeleted) Inject(ctx context.Context, w *Injection) error {
 	return withEtcd(ctx, w, func(c *clientv3.Client) error {
 		l, err := leaseOf(ctx, c, w, f.Node)
 		if err != nil {
@@ -117,8 +123,11 @@ type KeyDeleted struct{ Key string }
 // Name implements Fault.
 func (f KeyDeleted) Name() string { return "key " + f.Key + " deleted" }
 
+// Identity implements Fault.
+func (f KeyDeleted) Identity() Identity { return at("key-delete").with("key", f.Key) }
+
 // Inject implements Fault. The proof is that etcd deleted one key.
-func (f KeyDeleted) Inject(ctx context.Context, w World) error {
+func (f KeyDeleted) Inject(ctx context.Context, w *Injection) error {
 	return withEtcd(ctx, w, func(c *clientv3.Client) error {
 		return deleteOne(ctx, c, w.EtcdPrefix()+"/"+f.Key)
 	})
@@ -138,8 +147,11 @@ type LeaseOverwritten struct{ Node string }
 // Name implements Fault.
 func (f LeaseOverwritten) Name() string { return "lease key of " + f.Node + " overwritten" }
 
+// Identity implements Fault.
+func (f LeaseOverwritten) Identity() Identity { return at("lease-overwrite", f.Node) }
+
 // Inject implements Fault. The proof is etcd's answer.
-func (f LeaseOverwritten) Inject(ctx context.Context, w World) error {
+func (f LeaseOverwritten) Inject(ctx context.Context, w *Injection) error {
 	return withEtcd(ctx, w, func(c *clientv3.Client) error {
 		l, err := leaseOf(ctx, c, w, f.Node)
 		if err != nil {
@@ -159,12 +171,22 @@ type KeysPut struct {
 // Name implements Fault.
 func (f KeysPut) Name() string { return f.What + " put into etcd" }
 
+// Identity implements Fault.
+func (f KeysPut) Identity() Identity {
+	keys := slices.Sorted(maps.Keys(f.Keys))
+	values := make([]string, len(keys))
+	for i, k := range keys {
+		values[i] = f.Keys[k]
+	}
+	return at("key-put").with("key", strings.Join(keys, " ")).with("value", strings.Join(values, " "))
+}
+
 // Inject implements Fault. The proof is etcd's answer to each.
-func (f KeysPut) Inject(ctx context.Context, w World) error {
+func (f KeysPut) Inject(ctx context.Context, w *Injection) error {
 	return withEtcd(ctx, w, func(c *clientv3.Client) error {
 		for _, key := range slices.Sorted(maps.Keys(f.Keys)) {
 			path := w.EtcdPrefix() + "/" + key
-			w.OnHeal(f.Name(), func(ctx context.Context) error {
+			w.OnHeal(func(ctx context.Context) error {
 				return withEtcd(ctx, w, func(c *clientv3.Client) error {
 					_, err := c.Delete(ctx, path)
 					return err

@@ -22,8 +22,11 @@ type LeaseExpire struct {
 // Name implements Fault.
 func (f LeaseExpire) Name() string { return "lease of " + f.Node + " expired" }
 
+// Identity implements Fault.
+func (f LeaseExpire) Identity() Identity { return at("lease-expire", f.Node).with("within", f.Within) }
+
 // Inject implements Fault. The proof is that etcd holds no lease with the node's address any more.
-func (f LeaseExpire) Inject(ctx context.Context, w World) error {
+func (f LeaseExpire) Inject(ctx context.Context, w *Injection) error {
 	machine, err := w.Machine(f.Node)
 	if err != nil {
 		return err
@@ -49,9 +52,12 @@ type SubnetTaken struct {
 // Name implements Fault.
 func (f SubnetTaken) Name() string { return "subnet of " + f.From + " taken by " + f.By }
 
+// Identity implements Fault.
+func (f SubnetTaken) Identity() Identity { return at("subnet-taken", f.From, f.By) }
+
 // Inject implements Fault. The taker finds the other's subnet in its own subnet file; the rest is the
 // overlay's own doing. The proof is that the lease over the subnet names the taker.
-func (f SubnetTaken) Inject(ctx context.Context, w World) error {
+func (f SubnetTaken) Inject(ctx context.Context, w *Injection) error {
 	from, err := w.Machine(f.From)
 	if err != nil {
 		return err
@@ -93,8 +99,11 @@ type FileDeleted struct{ Node, Path string }
 // Name implements Fault.
 func (f FileDeleted) Name() string { return f.Path + " deleted on " + f.Node }
 
+// Identity implements Fault.
+func (f FileDeleted) Identity() Identity { return at("file-delete", f.Node).with("path", f.Path) }
+
 // Inject implements Fault. The proof is that the file was there and is not.
-func (f FileDeleted) Inject(_ context.Context, w World) error {
+func (f FileDeleted) Inject(_ context.Context, w *Injection) error {
 	machine, err := w.Machine(f.Node)
 	if err != nil {
 		return err

@@ -104,7 +104,11 @@ func (w *world) PowerOff(ctx context.Context, name string) error {
 	return m.PowerOff(ctx)
 }
 
-func (w *world) OnHeal(name string, heal func(context.Context) error) { w.Push(name, heal) }
+// inject injects a fault.
+func (w *world) inject(t *testing.T, f Fault) error {
+	t.Helper()
+	return f.Inject(t.Context(), w.Begin(w, f))
+}
 
 func (w *world) Machine(name string) (*node.Machine, error) {
 	if m, ok := w.machines[name]; ok && name != "etcd" {

@@ -31,7 +31,8 @@ func TestLateReaderLosesNothing(t *testing.T) {
 	m := NewMesh(Options{Timeout: 50 * time.Millisecond})
 	defer m.Close()
 	for name, addr := range map[string]string{"a": "127.0.0.1", "b": "127.0.0.2"} {
-		if err := m.Add(Endpoint{Name: name, NS: handle, Addr: netip.MustParseAddr(addr)}); err != nil {
+		e := Endpoint{Name: name, Node: name, NS: handle, Addr: netip.MustParseAddr(addr)}
+		if err := m.Add(e); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -37,6 +37,8 @@ const slack = 300 * time.Millisecond
 // Endpoint is one end of a pair: a pod, or a node itself.
 type Endpoint struct {
 	Name string
+	// Node is the name of the node on which it is.
+	Node string
 	NS   netns.NsHandle
 	Addr netip.Addr
 }
@@ -66,7 +68,7 @@ type pair struct {
 	Pair
 	id     uint32
 	from   *endpoint
-	to     netip.Addr
+	to     *endpoint
 	track  track
 	due    time.Time
 	active bool
@@ -117,6 +119,9 @@ func (m *Mesh) Add(e Endpoint) error {
 	defer m.mu.Unlock()
 	if _, taken := m.endpoints[e.Name]; taken {
 		return fmt.Errorf("endpoint %s is in the mesh already", e.Name)
+	}
+	if e.Node == "" {
+		return fmt.Errorf("endpoint %s is on no node: set Endpoint.Node, which its reports name", e.Name)
 	}
 	end, err := open(e)
 	if err != nil {
@@ -174,7 +179,7 @@ func (m *Mesh) newPair(from, to string, asked bool) (*pair, error) {
 	// Pairs are spread over the interval, so that the load is even.
 	phase := time.Duration(m.nextID) * 1_618_034 % m.opts.Interval
 	p := &pair{
-		Pair: Pair{from, to}, id: m.nextID, from: source, to: target.addr, active: true, asked: asked,
+		Pair: Pair{from, to}, id: m.nextID, from: source, to: target, active: true, asked: asked,
 		due:   time.Now().Add(phase),
 		track: track{interval: m.opts.Interval, timeout: m.opts.Timeout},
 	}
@@ -270,7 +275,7 @@ func (m *Mesh) sendDue(p *pair, now time.Time) {
 
 func (m *Mesh) sendNow(p *pair, now time.Time) {
 	seq := p.track.send(now)
-	if err := p.from.echo(m.nonce, p.id, seq, p.to); err != nil {
+	if err := p.from.echo(m.nonce, p.id, seq, p.to.addr); err != nil {
 		p.track.refused(err)
 	}
 	p.track.left(time.Now())
@@ -372,7 +377,7 @@ func (m *Mesh) Report() Report {
 	r := Report{Skipped: m.skipped}
 	for _, p := range m.pairs {
 		if !p.asked {
-			r.Pairs = append(r.Pairs, p.track.report(p.From, p.To))
+			r.Pairs = append(r.Pairs, p.report())
 		}
 	}
 	for _, e := range m.errors {
@@ -382,6 +387,12 @@ func (m *Mesh) Report() Report {
 		return strings.Compare(a.From+"\x00"+a.To, b.From+"\x00"+b.To)
 	})
 	slices.SortFunc(r.Errors, func(a, b ICMPError) int { return a.First.Compare(b.First) })
+	return r
+}
+
+func (p *pair) report() PairReport {
+	r := p.track.report(p.From, p.To)
+	r.FromNode, r.ToNode, r.IPv6 = p.from.node, p.to.node, p.to.addr.Is6()
 	return r
 }
 

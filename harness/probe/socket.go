@@ -38,6 +38,7 @@ var wanted6 = []ipv6.ICMPType{
 // endpoint is an endpoint with its socket.
 type endpoint struct {
 	name string
+	node string
 	addr netip.Addr
 	conn *net.IPConn
 	raw  syscall.RawConn
@@ -52,7 +53,8 @@ func open(e Endpoint) (*endpoint, error) {
 	if e.Addr.Is6() {
 		network = "ip6:ipv6-icmp"
 	}
-	end := &endpoint{name: e.Name, addr: e.Addr, buffer: make([]byte, 1<<16), control: make([]byte, 128)}
+	end := &endpoint{name: e.Name, node: e.Node, addr: e.Addr}
+	end.buffer, end.control = make([]byte, 1<<16), make([]byte, 128)
 	err := ns.Do(e.NS, func() error {
 		conn, err := net.ListenIP(network, nil)
 		if err != nil {

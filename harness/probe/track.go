@@ -158,6 +158,9 @@ func (o Outage) String() string {
 // PairReport is what became of the echoes of one pair so far.
 type PairReport struct {
 	From, To string
+	// FromNode and ToNode are the nodes on which the two are (Endpoint.Node). IPv6 says that they talk over it.
+	FromNode, ToNode string
+	IPv6             bool
 	// Sent counts decided echoes: those that may still be answered in time are left out.
 	Sent, Lost uint64
 	Outages    []Outage
@@ -177,6 +180,9 @@ func (k *track) report(from, to string) PairReport {
 	}
 	return r
 }
+
+// On reports whether an end of the pair is on a node.
+func (r PairReport) On(node string) bool { return r.FromNode == node || r.ToNode == node }
 
 // Longest returns the length of the longest outage; 0 if there was none.
 func (r PairReport) Longest() time.Duration {

@@ -102,8 +102,9 @@ func (r *Recorder) writeSeries(all bool) {
 func (r *Recorder) writeProbe(report probe.Report) {
 	p := &record.Probe{Skipped: report.Skipped}
 	for _, m := range report.Pairs {
-		pair := record.Pair{From: m.From, To: m.To, Sent: m.Sent, Lost: m.Lost, RTTMin: int64(m.RTT.Min),
-			RTTMean: int64(m.RTT.Mean()), RTTMax: int64(m.RTT.Max)}
+		pair := record.Pair{From: m.From, To: m.To, FromNode: m.FromNode, ToNode: m.ToNode, IPv6: m.IPv6,
+			Sent: m.Sent, Lost: m.Lost, RTTMin: int64(m.RTT.Min), RTTMean: int64(m.RTT.Mean()),
+			RTTMax: int64(m.RTT.Max)}
 		for _, o := range m.Outages {
 			pair.Outages = append(pair.Outages, record.Outage{Start: record.At(o.Start), Length: int64(o.Length),
 				Lost: o.Lost, Ended: o.Ended})

@@ -13,6 +13,7 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 
+	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/follow"
 	"github.com/nemesh/nemesh/reports/record"
 )
@@ -34,7 +35,7 @@ type Suite struct {
 	failed   map[*Cluster]bool
 	counted  map[*Cluster]counted // at the end of the spec before, of open clusters
 	died     []string             // where packets of the running spec died
-	active   []string             // what was broken when the running spec failed
+	active   []record.Injection   // what was not healed when the running spec failed
 	kept     time.Duration        // how long the running spec's world was kept after it failed
 }
 
@@ -54,6 +55,7 @@ func New() *Suite {
 	ginkgo.ReportBeforeSuite(func(r ginkgo.Report) {
 		plan := &record.Plan{Scenarios: r.PreRunStats.SpecsThatWillRun}
 		s.record.Write(record.Event{Kind: record.KindPlan, Plan: plan})
+		s.record.Write(record.Event{Kind: record.KindCatalogue, Catalogue: catalogue()})
 	})
 	ginkgo.BeforeEach(func() {
 		skipWhileKept()
@@ -70,6 +72,18 @@ func New() *Suite {
 	})
 	ginkgo.ReportAfterEach(s.verdict)
 	return s
+}
+
+// catalogue is the table of faults for the record: reports have the component and the promise of each from
+// there.
+func catalogue() []record.FaultKind {
+	var kinds []record.FaultKind
+	for _, e := range fault.Catalogue() {
+		kinds = append(kinds, record.FaultKind{
+			ID: e.ID, About: e.About, Component: string(e.Component), Promise: e.Promise,
+		})
+	}
+	return kinds
 }
 
 func notProven(err error) {
@@ -110,7 +124,11 @@ func (s *Suite) explain(ctx ginkgo.SpecContext) {
 	defer s.mu.Unlock()
 	for _, c := range s.clusters {
 		s.failed[c] = true
-		s.active = append(s.active, c.Summary().Active...)
+		for _, i := range c.Summary().Injections {
+			if i.Active {
+				s.active = append(s.active, i)
+			}
+		}
 		var followErr error
 		if !interrupted(spec) {
 			followErr = s.follow(ctx, c)
@@ -170,7 +188,7 @@ func (s *Suite) verdict(r types.SpecReport) {
 		open = append(open, c)
 	}
 	if len(s.active) > 0 {
-		v.Active = s.active
+		wereActive(v, s.active)
 	}
 	s.clusters, s.active = open, nil
 	s.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/onsi/ginkgo/v2"
@@ -140,7 +139,7 @@ func (c *Cluster) ExpectNothingLost(ctx context.Context) {
 // ExpectNothingLostBut is ExpectNothingLost for the pairs that a node has no part in.
 func (c *Cluster) ExpectNothingLostBut(ctx context.Context, node string) {
 	ginkgo.GinkgoHelper()
-	lost, sent := c.Settled(ctx).Lost(func(p PairReport) bool { return !involves(p, node) })
+	lost, sent := c.Settled(ctx).Lost(func(p PairReport) bool { return !p.On(node) })
 	gomega.Expect(sent).To(gomega.BeNumerically(">", 0))
 	gomega.Expect(lost).To(gomega.BeZero(), "of %d echoes of pairs that %s has no part in", sent, node)
 }
@@ -200,9 +199,4 @@ func (c *Cluster) NeedsDevice() {
 	if backend := c.Options().Backend; backend != BackendVXLAN {
 		ginkgo.Skip("it looks at the VXLAN device, which the backend " + backend + " has not")
 	}
-}
-
-// involves reports whether a node, or a pod on it, is an end of a pair.
-func involves(p PairReport, node string) bool {
-	return strings.HasPrefix(p.From, node) || strings.HasPrefix(p.To, node)
 }

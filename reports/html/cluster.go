@@ -31,7 +31,7 @@ func marks(c *record.Cluster) []markData {
 		if l.Of.Change == record.LeasePut && l.Of.Value == l.Of.Was {
 			continue
 		}
-		m := markData{T: ms(l.At, c.First), Kind: "lease", On: "etcd", Text: leaseText(l.Of)}
+		m := markData{T: ms(l.At, c.First), Kind: "lease", Text: leaseText(l.Of)}
 		if l.Of.Change == record.LeaseUnseen {
 			m.Kind = "unseen"
 		}

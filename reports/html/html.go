@@ -205,6 +205,9 @@ func describeRow(i int, s *record.Scenario) row {
 		r.Recovery = text.Recovered(v)
 		r.Duration = fmt.Sprintf("%.1f s", time.Duration(v.Duration).Seconds())
 		search = append(append(search, v.Broke...), v.Labels...)
+		for _, i := range v.Injected() {
+			search = append(search, i.ID, i.Component)
+		}
 	}
 	r.Search = strings.ToLower(strings.Join(search, " "))
 	return r

@@ -83,13 +83,22 @@ func TestAgents(t *testing.T) {
 	world := func(s, agent string) record.Event {
 		return record.Event{Kind: record.KindWorld, Scenario: s, World: &record.World{Agent: agent}}
 	}
+	rusty := func(s, driver string) record.Event {
+		return record.Event{Kind: record.KindWorld, Scenario: s, World: &record.World{
+			Agent: driver + " with rust and dust", Driver: driver, Defects: []string{"rust", "dust"}}}
+	}
 	for want, events := range map[string][]record.Event{
 		"":            {world("a", "")},
 		"flannel":     {world("a", "flannel")},
 		"overlayd v1": {world("a", "overlayd")},
 		"overlayd v1; in some scenarios flannel, overlayd with rust": {world("a", "overlayd"),
 			world("b", "flannel"), world("c", "overlayd with rust"), world("d", "flannel")},
-		"overlayd v1 with rust": {world("a", "overlayd with rust"), world("b", "overlayd with rust")},
+		"overlayd v1 with rust and dust": {rusty("a", "overlayd"), rusty("b", "overlayd")},
+		"overlayd v1; in some scenarios overlayd with rust and dust": {world("a", "overlayd"),
+			rusty("b", "overlayd")},
+		"overlayd v1; in some scenarios mine with rust and dust": {rusty("a", "mine")},
+		// An old record does not tell defects.
+		"overlayd v1; in some scenarios overlayd with rust": {world("a", "overlayd with rust")},
 		"overlayd v1; in some scenarios 4 others, such as w": {world("a", "w"), world("b", "x"),
 			world("c", "y"), world("d", "z")},
 	} {
@@ -120,5 +129,20 @@ func TestEnds(t *testing.T) {
 	o.Add(record.Event{At: 4e9, Kind: record.KindEnd, End: &record.End{}})
 	if got := text.Ends(o); got != "" {
 		t.Errorf("a whole record: %q", got)
+	}
+}
+
+// A summary says of each fault of a failure what it breaks and what was promised.
+func TestSummaryHasThePromises(t *testing.T) {
+	got := text.Markdown(recorded(t, "faults.jsonl"))
+	want := `| fault | component | promised |
+|---|---|---|
+| etcd-pause | etcd | no packet lost; new pods work; agents wait |
+| agent-restart | agent | no packet lost; nothing in the kernel changes |
+| resolver stopped | kernel |  |
+| packet-loss | node | loses what the cable loses; nothing is torn down |
+`
+	if !strings.Contains(got, want) {
+		t.Errorf("%s\nis not in\n%s", want, got)
 	}
 }

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nemesh/nemesh/harness/cluster"
+	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/reports/record"
 )
 
 // completeWithin bounds what a press of the tab key may take.
@@ -57,9 +60,19 @@ func completeLabels(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.S
 	if err != nil || json.Unmarshal(out, &l) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	return described(l.Labels), cobra.ShellCompDirectiveNoFileComp
+}
+
+// described adds to each label what it is about: of a fault's, what the table of faults says.
+func described(labels []listedLabel) []string {
 	var offered []string
-	for _, v := range l.Labels {
-		offered = append(offered, fmt.Sprintf("%s\tscenarios: %d", v.Label, v.Scenarios))
+	for _, v := range labels {
+		about := fmt.Sprintf("scenarios: %d", v.Scenarios)
+		id, ok := strings.CutPrefix(v.Label, record.FaultLabel)
+		if e, known := fault.Find(id); ok && known {
+			about = fmt.Sprintf("%s: %s", e.Component, e.About)
+		}
+		offered = append(offered, cobra.CompletionWithDesc(v.Label, about))
 	}
-	return offered, cobra.ShellCompDirectiveNoFileComp
+	return offered
 }

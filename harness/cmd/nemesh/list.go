@@ -19,6 +19,7 @@ import (
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/sandbox"
 	"github.com/nemesh/nemesh/harness/suite"
+	"github.com/nemesh/nemesh/reports/record"
 )
 
 // listing is what `nemesh list --json` prints. What was not asked for is absent.
@@ -43,8 +44,10 @@ type listedOne struct {
 
 type listedFault struct {
 	listedOne
-	Args    map[string]string `json:"args,omitempty"`
-	Lasting bool              `json:"lasting,omitempty"`
+	Component string            `json:"component"`
+	Promise   string            `json:"promise"`
+	Params    map[string]string `json:"params,omitempty"`
+	Lasting   bool              `json:"lasting,omitempty"`
 	// Scenarios is how many have the fault's label.
 	Scenarios int `json:"scenarios,omitempty"`
 }
@@ -71,7 +74,8 @@ func listCommand() *cobra.Command {
   kind:…   what it is about, such as kind:lease
   red:…    a defect of nemesh list defects under which the scenario must fail
 
-Faults are listed with their arguments, in brackets, and what holds for each unless told otherwise.`,
+Faults are listed with what they break, their parameters, in brackets, with what holds for each unless told
+otherwise, and what the overlay promises.`,
 		Example: `  nemesh list
   nemesh list scenarios
   nemesh list labels
@@ -126,8 +130,10 @@ func list(ctx context.Context, bin string, wanted []string) (listing, error) {
 	}
 	if slices.Contains(wanted, "faults") {
 		for _, e := range fault.Catalogue() {
-			l.Faults = append(l.Faults, listedFault{listedOne{e.ID, e.About}, e.Args, e.Lasting,
-				labelled(l.Scenarios, "fault:"+e.ID)})
+			l.Faults = append(l.Faults, listedFault{
+				listedOne: listedOne{e.ID, e.About}, Component: string(e.Component), Promise: e.Promise,
+				Params: e.Params, Lasting: e.Lasting, Scenarios: labelled(l.Scenarios, record.FaultLabel+e.ID),
+			})
 		}
 	}
 	if slices.Contains(wanted, "invariants") {
@@ -212,18 +218,7 @@ func (l listing) print(w io.Writer) error {
 	}
 	title("faults", len(l.Faults))
 	for _, f := range l.Faults {
-		var args []string
-		for _, name := range slices.Sorted(maps.Keys(f.Args)) {
-			args = append(args, name+"="+f.Args[name])
-		}
-		about := f.About
-		if f.Lasting {
-			about += " (lasts beyond its heal)"
-		}
-		if len(args) > 0 {
-			about += " [" + strings.Join(args, ", ") + "]"
-		}
-		fmt.Fprintf(t, "  %s\t%s\n", f.ID, about)
+		fmt.Fprintf(t, "  %s\t%s\t%s\n\t\tpromised: %s\n", f.ID, f.Component, f.describe(), f.Promise)
 	}
 	title("defects", len(l.Defects))
 	for _, d := range l.Defects {
@@ -234,4 +229,20 @@ func (l listing) print(w io.Writer) error {
 		fmt.Fprintf(t, "  %s\t%s\n", v.ID, v.About)
 	}
 	return t.Flush()
+}
+
+// describe says what a fault does, with its parameters.
+func (f listedFault) describe() string {
+	about := f.About
+	if f.Lasting {
+		about += " (lasts beyond its heal)"
+	}
+	var params []string
+	for _, name := range slices.Sorted(maps.Keys(f.Params)) {
+		params = append(params, name+"="+f.Params[name])
+	}
+	if len(params) > 0 {
+		about += " [" + strings.Join(params, ", ") + "]"
+	}
+	return about
 }

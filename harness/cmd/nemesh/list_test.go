@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
@@ -64,6 +65,38 @@ func TestListing(t *testing.T) {
 	raw, err := json.Marshal(l)
 	if err != nil || !strings.Contains(string(raw), `"defects":[{"id":"deaf","about":"hears no event"}`) {
 		t.Errorf("%s, %v", raw, err)
+	}
+}
+
+// Faults are listed, and their labels are completed, with what the table says of them.
+func TestFaultsAreDescribed(t *testing.T) {
+	l, err := list(t.Context(), "", []string{"faults"})
+	if err != nil || len(l.Faults) != len(fault.Catalogue()) {
+		t.Fatalf("%d faults, %v", len(l.Faults), err)
+	}
+	var b strings.Builder
+	if err := l.print(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"  etcd-slow                etcd    requests to etcd and its answers are delayed [by=150ms]\n" +
+			"                                   promised: no packet lost; new pods work; agents wait\n",
+		"(lasts beyond its heal)",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+	raw, err := json.Marshal(l)
+	want := `{"id":"packet-loss","about":"packets of a node are lost","component":"node",` +
+		`"promise":"loses what the cable loses; nothing is torn down","params":{"share":"20"}}`
+	if err != nil || !strings.Contains(string(raw), want) {
+		t.Errorf("%s, %v", raw, err)
+	}
+	got := described([]listedLabel{{"fault:etcd-stop", 3}, {"fault:none", 2}, {"kind:lease", 1}})
+	if !slices.Equal(got, []string{"fault:etcd-stop\tetcd: every member of etcd ends as an operator would end it",
+		"fault:none\tscenarios: 2", "kind:lease\tscenarios: 1"}) {
+		t.Errorf("%q", got)
 	}
 }
 
