@@ -39,6 +39,18 @@ func Do(handle netns.NsHandle, fn func() error) error {
 	})
 }
 
+// Scratch runs fn in a new network namespace, which is gone afterwards with everything that fn made in it.
+func Scratch(fn func() error) error {
+	return OnThread(func() error { // the runtime ends the thread, and the namespace goes with it
+		handle, err := netns.New()
+		if err != nil {
+			return fmt.Errorf("make a network namespace: %w", err)
+		}
+		defer handle.Close()
+		return fn()
+	})
+}
+
 // OnThread runs fn on a thread of its own, which ends with it, so that fn may leave it in any namespace.
 //
 // The main thread is the one that must not be taken: it cannot end before the process does. The runtime

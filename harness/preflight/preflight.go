@@ -9,11 +9,11 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
-
-	"github.com/nemesh/nemesh/harness/ns"
 )
+
+// Scratch runs a function in a network namespace that is gone afterwards, and returns its error: ns.Scratch.
+type Scratch func(fn func() error) error
 
 // Feature is one ability of the kernel.
 type Feature struct {
@@ -71,14 +71,14 @@ func (m *Missing) Error() string {
 	return text
 }
 
-// Check tries the required features and returns a *Missing when the kernel lacks any.
-func Check() error {
+// Check tries the required features. It returns a *Missing when the kernel lacks any.
+func Check(scratch Scratch) error {
 	var missing Missing
 	for _, f := range All() {
 		if !f.Required {
 			continue
 		}
-		if err := f.Try(); err != nil {
+		if err := f.Try(scratch); err != nil {
 			missing.Features = append(missing.Features, f)
 			missing.Causes = append(missing.Causes, err)
 		}
@@ -89,18 +89,8 @@ func Check() error {
 	return nil
 }
 
-// Try uses the feature once in a network namespace that is gone afterwards.
-func (f Feature) Try() error {
-	// The runtime ends the thread, and the namespace goes with it.
-	return ns.OnThread(func() error {
-		handle, err := netns.New()
-		if err != nil {
-			return fmt.Errorf("make a network namespace: %w", err)
-		}
-		defer handle.Close()
-		return f.try()
-	})
-}
+// Try uses the feature once. It returns the kernel's error when the feature is missing.
+func (f Feature) Try(scratch Scratch) error { return scratch(f.try) }
 
 func link(l netlink.Link) func() error {
 	return func() error {
@@ -125,11 +115,11 @@ func qdisc(of func(netlink.QdiscAttrs) netlink.Qdisc) func() error {
 	}
 }
 
-// Has tries one feature by name.
-func Has(name string) bool {
+// Has tries one feature by name. It is false for a name that is not in All.
+func Has(name string, scratch Scratch) bool {
 	for _, f := range All() {
 		if f.Name == name {
-			return f.Try() == nil
+			return f.Try(scratch) == nil
 		}
 	}
 	return false

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/preflight"
 )
 
@@ -38,7 +39,7 @@ const (
 // the best equivalent for each part.
 func Mechanism(i Impairment) string {
 	var all []string
-	for _, p := range i.parts(preflight.Has("netem")) {
+	for _, p := range i.parts(preflight.Has("netem", ns.Scratch)) {
 		all = append(all, p.how)
 	}
 	return strings.Join(slices.Compact(all), " and ")
@@ -157,7 +158,7 @@ func (s *Switch) apply(port string) error {
 	c := s.conditionOf(port)
 	var drops []Drop
 	var queue, shape []Impairment
-	netem := preflight.Has("netem")
+	netem := preflight.Has("netem", ns.Scratch)
 	for _, holder := range slices.Sorted(maps.Keys(c.impairs)) {
 		for _, p := range c.impairs[holder].parts(netem) {
 			switch p.how {
