@@ -9,7 +9,7 @@ ACTIONLINT := $(GO) tool -modfile=.ci/tools/actionlint/go.mod actionlint
 
 PLUGINS := github.com/containernetworking/plugins/plugins
 
-.PHONY: chaos detect test lint build fuzz bench kill9 soak help clean
+.PHONY: chaos detect test lint build docs fuzz bench kill9 soak help clean
 
 chaos: build ## break the overlay as the reports did; FOCUS=flannel-636 runs some, AGENT=… another agent
 	@$(BIN)/nemesh run $(if $(AGENT),--agent '$(AGENT)') $(if $(FOCUS),'$(FOCUS)')
@@ -47,6 +47,9 @@ lint: ## golangci-lint with every build tag, and actionlint
 	$(LINT) run ./...
 	$(LINT) run --build-tags defects ./...
 	$(ACTIONLINT)
+
+docs: ## draw docs/architecture.md and write depguard's rules again
+	$(GO) test ./docs -update
 
 fuzz: ## each fuzz target for FUZZTIME (default 10s)
 	$(GO) test ./overlay/netconf -fuzz FuzzParse -fuzztime $(or $(FUZZTIME),10s)
