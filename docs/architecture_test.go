@@ -322,7 +322,8 @@ func page(rooms map[string]*room) string {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "\n%d packages, %d imports among them, %d of them not to a lower floor.\n", len(rooms), arrows, wrong)
+	fmt.Fprintf(&b, "\n%d packages, %d imports among them, %d not to a lower floor.\n",
+		len(rooms), arrows, wrong)
 	for _, s := range house {
 		fmt.Fprintf(&b, "\n## %s\n\n```mermaid\nflowchart TD\n", s.name)
 		for i, f := range s.floors {

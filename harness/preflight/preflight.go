@@ -34,11 +34,15 @@ func All() []Feature {
 	return []Feature{
 		{"veth", "uplinks and pods", true, "sudo modprobe veth", link(&netlink.Veth{PeerName: "probe-peer"})},
 		{"bridge", "the switch and cni0", true, "sudo modprobe bridge", link(&netlink.Bridge{})},
-		{"vxlan", "the overlay's VXLAN backend", true, "sudo modprobe vxlan",
-			link(&netlink.Vxlan{VxlanId: 1, Port: 8472})},
+		{
+			"vxlan", "the overlay's VXLAN backend", true, "sudo modprobe vxlan",
+			link(&netlink.Vxlan{VxlanId: 1, Port: 8472}),
+		},
 		{"nftables", "masquerading", true, "sudo modprobe nf_tables", table(nftables.TableFamilyIPv4)},
-		{"nftables-bridge", "cutting machines off from each other", true,
-			"sudo modprobe nf_tables, on a kernel with CONFIG_NF_TABLES_BRIDGE", table(nftables.TableFamilyBridge)},
+		{
+			"nftables-bridge", "cutting machines off from each other", true,
+			"sudo modprobe nf_tables, on a kernel with CONFIG_NF_TABLES_BRIDGE", table(nftables.TableFamilyBridge),
+		},
 		{
 			"packet-socket",
 			"watching ARP on the overlay's device",
@@ -49,10 +53,12 @@ func All() []Feature {
 		{"tbf", "rate limits", false, "sudo modprobe sch_tbf", qdisc(func(a netlink.QdiscAttrs) netlink.Qdisc {
 			return &netlink.Tbf{QdiscAttrs: a, Rate: 1 << 20, Limit: 1 << 16, Buffer: 1 << 16}
 		})},
-		{"netem", "packet loss, delay and the like in the kernel; a user-space queue stands in for it", false,
+		{
+			"netem", "packet loss, delay and the like in the kernel; a user-space queue stands in for it", false,
 			"sudo modprobe sch_netem", qdisc(func(a netlink.QdiscAttrs) netlink.Qdisc {
 				return netlink.NewNetem(a, netlink.NetemQdiscAttrs{Latency: 1000})
-			})},
+			}),
+		},
 	}
 }
 

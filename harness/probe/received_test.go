@@ -50,7 +50,8 @@ func TestMonotonicIsNotMovedWhenTheClockIsSet(t *testing.T) {
 		if !strings.Contains(at.String(), " m=") { // see Time.String
 			t.Errorf("%s: no monotonic reading: %s", what, at)
 		}
-		if off := at.Sub(now.Add(-max(0, ago))); off < -time.Millisecond || off > time.Second { // see TestReceivedAt
+		off := at.Sub(now.Add(-max(0, ago)))
+		if off < -time.Millisecond || off > time.Second { // see TestReceivedAt
 			t.Errorf("%s: %s after the right time", what, off)
 		}
 	}

@@ -12,8 +12,10 @@ import (
 // switches are the kernel settings that refuse user namespaces to ordinary users, each with the value that
 // refuses and the one that allows.
 var switches = []struct{ key, refuses, allows, reason string }{
-	{"kernel.apparmor_restrict_unprivileged_userns", "1", "0",
-		"AppArmor keeps unprivileged programs from using user namespaces (the default of Ubuntu 24.04)"},
+	{
+		"kernel.apparmor_restrict_unprivileged_userns", "1", "0",
+		"AppArmor keeps unprivileged programs from using user namespaces (the default of Ubuntu 24.04)",
+	},
 	{"user.max_user_namespaces", "0", "15000", "the kernel allows no user namespace at all"},
 	{"kernel.unprivileged_userns_clone", "0", "1", "this kernel gives user namespaces to root only"},
 }

@@ -58,8 +58,10 @@ func (i Impairment) parts(netem bool) []part {
 			all = append(all, part{how, what})
 		}
 	}
-	queue := Impairment{Duplicate: i.Duplicate, Corrupt: i.Corrupt, Delay: i.Delay, Jitter: i.Jitter,
-		Reorder: i.Reorder}
+	queue := Impairment{
+		Duplicate: i.Duplicate, Corrupt: i.Corrupt, Delay: i.Delay, Jitter: i.Jitter,
+		Reorder: i.Reorder,
+	}
 	byNetem := Impairment{Loss: i.Loss, Rate: i.Rate}
 	if netem && i.TCPPort == 0 {
 		all = append(all, part{ByNetem, i})

@@ -31,8 +31,10 @@ type counters struct{ delayed, reordered, duplicated, corrupted atomic.Uint64 }
 
 func (r *relay) effects() Effects {
 	c := &r.counters
-	return Effects{Delayed: c.delayed.Load(), Reordered: c.reordered.Load(), Duplicated: c.duplicated.Load(),
-		Corrupted: c.corrupted.Load()}
+	return Effects{
+		Delayed: c.delayed.Load(), Reordered: c.reordered.Load(), Duplicated: c.duplicated.Load(),
+		Corrupted: c.corrupted.Load(),
+	}
 }
 
 // queue gives a port the relay that its impairments ask for, or takes it away.

@@ -47,7 +47,12 @@ func NewSwitch(gateway netip.Prefix) (*Switch, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Switch{handle: handle, gateway: gateway, ports: map[string]*plugged{}, conditions: map[string]*condition{}}
+	s := &Switch{
+		handle:     handle,
+		gateway:    gateway,
+		ports:      map[string]*plugged{},
+		conditions: map[string]*condition{},
+	}
 	if err := s.build(); err != nil {
 		return nil, errors.Join(fmt.Errorf("build the switch: %w", err), s.Close())
 	}

@@ -111,10 +111,14 @@ const (
 
 func chains(table *nftables.Table) []*nftables.Chain {
 	return []*nftables.Chain{
-		{Name: postrouting, Table: table, Type: nftables.ChainTypeNAT,
-			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource},
-		{Name: forward, Table: table, Type: nftables.ChainTypeFilter,
-			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter},
+		{
+			Name: postrouting, Table: table, Type: nftables.ChainTypeNAT,
+			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
+		},
+		{
+			Name: forward, Table: table, Type: nftables.ChainTypeFilter,
+			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
+		},
 	}
 }
 
@@ -184,8 +188,10 @@ func match(p netip.Prefix, in bool, offset4, offset6 uint32) []expr.Any {
 	}
 	return []expr.Any{
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: uint32(size)},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: uint32(size), Mask: toIPNet(p).Mask,
-			Xor: make([]byte, size)},
+		&expr.Bitwise{
+			SourceRegister: 1, DestRegister: 1, Len: uint32(size), Mask: toIPNet(p).Mask,
+			Xor: make([]byte, size),
+		},
 		&expr.Cmp{Op: op, Register: 1, Data: p.Masked().Addr().AsSlice()},
 	}
 }

@@ -88,13 +88,17 @@ func overheadOf(v6 bool) int {
 
 // common is what every backend wants: forwarding, and the rules.
 func common(in Input) State {
-	s := State{Uplink: in.Uplink.Name, Former: in.Former,
-		FormerRoutes: in.FormerRoutes, FormerDevices: in.FormerDevices}
+	s := State{
+		Uplink: in.Uplink.Name, Former: in.Former,
+		FormerRoutes: in.FormerRoutes, FormerDevices: in.FormerDevices,
+	}
 	add := func(rng netconf.Range, own netip.Prefix, sysctl string) {
 		s.Networks = append(s.Networks, rng.Network)
 		s.Sysctls = append(s.Sysctls, Sysctl{Path: sysctl, Value: "1"})
-		s.Rules = append(s.Rules, Rules{Network: rng.Network, Subnet: own,
-			Masquerade: in.Masquerade, RandomFully: in.RandomFully, Forward: in.Forward})
+		s.Rules = append(s.Rules, Rules{
+			Network: rng.Network, Subnet: own,
+			Masquerade: in.Masquerade, RandomFully: in.RandomFully, Forward: in.Forward,
+		})
 		if in.Blackhole {
 			s.Blackholes = append(s.Blackholes, own)
 		}

@@ -10,8 +10,10 @@ func hostGW(in Input) (State, []Rejected) {
 	for _, p := range peers {
 		for _, f := range gatewaysOf(in, p) {
 			if in.Direct != nil && !in.Direct(f.Via) {
-				rejected = append(rejected, Rejected{Subnet: p.Subnet,
-					Reason: "its node " + f.Via.String() + " is not on this node's link"})
+				rejected = append(rejected, Rejected{
+					Subnet: p.Subnet,
+					Reason: "its node " + f.Via.String() + " is not on this node's link",
+				})
 				continue
 			}
 			s.Routes = append(s.Routes, Route{Dst: f.Dst, Via: f.Via, Link: in.Uplink.Name})

@@ -70,21 +70,27 @@ func families(in Input) []family {
 		if port == 0 {
 			port = kernelPort
 		}
-		return Device{Name: DeviceName(b.VNI, v6), VNI: b.VNI, Port: port, Parent: in.Uplink.Name, Local: local,
-			MAC: mac, MTU: plainMTU(b, in.Uplink) - overheadOf(v6), GBP: b.GBP, Learning: b.Learning}
+		return Device{
+			Name: DeviceName(b.VNI, v6), VNI: b.VNI, Port: port, Parent: in.Uplink.Name, Local: local,
+			MAC: mac, MTU: plainMTU(b, in.Uplink) - overheadOf(v6), GBP: b.GBP, Learning: b.Learning,
+		}
 	}
 	var fs []family
 	if in.Config.EnableIPv4 {
-		fs = append(fs, family{device(false, in.Uplink.Addr, in.VtepMAC), in.Own.Subnet.V4, in.VtepMAC,
+		fs = append(fs, family{
+			device(false, in.Uplink.Addr, in.VtepMAC), in.Own.Subnet.V4, in.VtepMAC,
 			func(l lease.Lease) (netip.Prefix, netip.Addr, *lease.VXLAN) {
 				return l.Subnet.V4, l.Attrs.PublicIP, l.Attrs.BackendData
-			}})
+			},
+		})
 	}
 	if in.Config.EnableIPv6 {
-		fs = append(fs, family{device(true, in.Uplink.Addr6, in.VtepMAC6), in.Own.Subnet.V6, in.VtepMAC6,
+		fs = append(fs, family{
+			device(true, in.Uplink.Addr6, in.VtepMAC6), in.Own.Subnet.V6, in.VtepMAC6,
 			func(l lease.Lease) (netip.Prefix, netip.Addr, *lease.VXLAN) {
 				return l.Subnet.V6, l.Attrs.PublicIPv6, l.Attrs.BackendV6Data
-			}})
+			},
+		})
 	}
 	return fs
 }
