@@ -1,7 +1,7 @@
-// Package preflight tells what the running kernel can do for a world, by trying it in a scratch network
-// namespace, and what to type where something is missing.
+// Package preflight tells what the running kernel can do for a world, and what to type where something is
+// missing. It tries each feature in a network namespace that is gone afterwards.
 //
-// It must run inside the sandbox: it makes links, and only there is it harmless.
+// Use it only inside the sandbox, because it makes links.
 package preflight
 
 import (
@@ -21,9 +21,9 @@ type Feature struct {
 	Name string
 	// Needed says what cannot run without it.
 	Needed string
-	// Required features keep every world from being built; the others only some scenarios.
+	// Required says that no world can be built without it. Without another feature, some scenarios are skipped.
 	Required bool
-	// Remedy is the command that usually brings it.
+	// Remedy is the command that usually adds it.
 	Remedy string
 
 	try func() error
@@ -62,13 +62,13 @@ func All() []Feature {
 	}
 }
 
-// Missing is the error of features that a world cannot do without.
+// Missing is the error for required features that the kernel lacks. Causes has the kernel's error of each.
 type Missing struct {
 	Features []Feature
 	Causes   []error
 }
 
-// Error names each missing feature, what needs it and the command that usually brings it.
+// Error names each missing feature, what needs it and the command that usually adds it.
 func (m *Missing) Error() string {
 	text := "this kernel cannot carry the world:"
 	for i, f := range m.Features {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// switches are the kernel settings that refuse user namespaces to ordinary users, each with the value that
-// refuses and the one that allows.
+// switches are the kernel settings by which ordinary users may not make user namespaces, each with the value
+// that forbids it and the value that allows it.
 var switches = []struct{ key, refuses, allows, reason string }{
 	{
 		"kernel.apparmor_restrict_unprivileged_userns", "1", "0",
@@ -33,7 +33,7 @@ func refused(err error) error {
 		"    %s", reason, err, sysctl)
 }
 
-// diagnose names the setting that stands in the way, as far as it can be told.
+// diagnose finds the setting that forbids user namespaces, and the command that allows them.
 func diagnose(read func(key string) (string, bool)) (reason, remedy string) {
 	for _, s := range switches {
 		if value, ok := read(s.key); ok && value == s.refuses {

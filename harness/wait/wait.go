@@ -1,4 +1,4 @@
-// Package wait waits for a condition. It is the one place in the harness that does.
+// Package wait waits for conditions. Nothing else in the harness does.
 package wait
 
 import (
