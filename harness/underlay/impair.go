@@ -88,7 +88,7 @@ type condition struct {
 	shaped  bool
 }
 
-// conditionOf finds a port's condition. The caller holds the lock of s.conditions.
+// conditionOf finds a port's condition. The caller holds s.conditioning.
 func (s *Switch) conditionOf(port string) *condition {
 	c := s.conditions[port]
 	if c == nil {
