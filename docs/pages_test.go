@@ -92,8 +92,8 @@ var (
 	scenario = regexp.MustCompile(`(?m)^  - scenario: (.*)$`)
 )
 
-// What docs/findings.md says is seen in a version is in the baseline of that version, found by the filters of its
-// command and each of them.
+// What docs/findings.md says is seen in a version is an expected failure in the baseline of that version. Each
+// filter of the command finds one.
 func TestFindingsAreInTheBaselines(t *testing.T) {
 	text, err := os.ReadFile("findings.md")
 	if err != nil {

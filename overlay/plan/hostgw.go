@@ -2,8 +2,8 @@ package plan
 
 import "github.com/nemesh/nemesh/overlay/lease"
 
-// hostGW plans plain routes: each peer's subnet by way of the peer's own address on the shared link. Nodes
-// must be on one link; a peer that is not gets no route of that family, and is named.
+// hostGW plans plain routes: to each peer's subnet through the peer's own address. All nodes must be on one
+// link. A peer that is not gets no route of that family, and is rejected with a reason.
 func hostGW(in Input) (State, []Rejected) {
 	s := common(in)
 	peers, rejected := trusted(in)

@@ -16,9 +16,9 @@ func DeviceName(vni uint32, v6 bool) string {
 	return fmt.Sprintf("flannel.%d", vni)
 }
 
-// vxlan plans one VXLAN device per family and, for each peer, in the order in which they are of use: the
-// forwarding entry that leads to its VTEP, the permanent neighbour that names the VTEP's MAC, and the onlink
-// route through it. Nothing is resolved on demand, so nothing has to be there to answer (flannel#636).
+// vxlan plans one VXLAN device for each family. For each peer it plans a forwarding entry to its VTEP, a
+// permanent neighbour with the VTEP's MAC, and an onlink route. Nothing is resolved on demand, so the agent
+// does not have to run for it (flannel#636).
 func vxlan(in Input) (State, []Rejected) {
 	s := common(in)
 	peers, rejected := trusted(in)
@@ -111,7 +111,7 @@ func distrustVTEP(in Input, f family, public netip.Addr, data *lease.VXLAN) stri
 	return ""
 }
 
-// Attrs returns what a node with these devices tells its peers.
+// Attrs returns what a node with these devices publishes for its peers.
 func Attrs(b netconf.Backend, ip, ip6 netip.Addr, mac, mac6 lease.MAC) lease.Attrs {
 	a := lease.Attrs{PublicIP: ip, PublicIPv6: ip6, BackendType: b.Type}
 	if b.Type != "vxlan" {
