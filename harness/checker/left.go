@@ -44,9 +44,7 @@ func (k *Checker) traces() (*Traces, error) {
 	for _, n := range k.c.AllNodes() {
 		machines = append(machines, n.Machine)
 	}
-	if k.c.Etcd() != nil {
-		machines = append(machines, k.c.Etcd().Machine())
-	}
+	machines = append(machines, k.c.Control().Machines()...)
 	var errs []error
 	for _, m := range machines {
 		if m.On() {

@@ -32,6 +32,8 @@ const (
 	foreignJoinWithin = 10 * time.Second
 	// leftWithin is how long the kernel may take to free what a closed world had.
 	leftWithin = 2 * time.Second
+	// peerTTL is how long the lease of a peer that joins lives should nobody end it.
+	peerTTL = time.Minute
 	// joinMAC is the VTEP MAC of the peer that joins and leaves; nobody has it.
 	joinMAC = "02:6e:65:6d:65:73"
 )
@@ -95,7 +97,7 @@ func (k *Checker) AtRest(ctx context.Context) ([]Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("check the invariants: %w", err)
 	}
-	if s.Join, err = k.join(ctx, client, s); err != nil {
+	if s.Join, err = k.join(ctx, s); err != nil {
 		return nil, fmt.Errorf("have a peer join: %w", err)
 	}
 	results := Check(s, k.waivers())
@@ -212,7 +214,6 @@ func (k *Checker) collect(n *cluster.Node) (Node, error) {
 // a running agent and a lease did not follow in time.
 func (k *Checker) join(
 	ctx context.Context,
-	client *clientv3.Client,
 	s Snapshot,
 ) (*Join, error) {
 	if _, ok := k.waivers()["agent-makes-progress"]; ok {
@@ -240,7 +241,7 @@ func (k *Checker) join(
 			followers = append(followers, n)
 		}
 	}
-	leave, err := k.putPeer(ctx, client, j.Peer)
+	leave, err := k.c.Control().GiveAway(ctx, cluster.Lease{Key: j.Peer.Key(), Value: j.Peer.Value()}, peerTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -358,4 +359,23 @@ func (k *Checker) noteOutput(l node.Line) {
 	if Race(l.Text) && len(o.races) < maxBad {
 		o.races = append(o.races, l.Text)
 	}
+}
+
+// keysV2 reads the leases of agents that speak etcd's v2 API.
+func (k *Checker) keysV2(ctx context.Context) ([]Lease, error) {
+	keys, err := k.c.Etcd().ListV2(ctx, k.c.EtcdPrefix()+"/subnets")
+	if err != nil {
+		return nil, fmt.Errorf("list leases: %w", err)
+	}
+	values := make(map[string]string, len(keys))
+	for _, k := range keys {
+		values[k.Key] = k.Value
+	}
+	leases, _ := ParseKeys(values, k.c.EtcdPrefix())
+	for i := range leases {
+		if leases[i].VNI == 0 {
+			leases[i].VNI = k.c.Options().VNI // old agents take it from the network configuration
+		}
+	}
+	return leases, nil
 }

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/nemesh/nemesh/harness/driver"
-	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/observe"
@@ -29,13 +28,10 @@ const readyWithin = 20 * time.Second
 // spec tells an agent about its node.
 func (c *Cluster) spec(n *Node) driver.Spec {
 	s := driver.Spec{
-		Node: n.Name(), PublicIP: n.Addr(), Uplink: node.Uplink, EtcdEndpoints: c.etcdEndpoints(),
-		EtcdPrefix: c.EtcdPrefix(), LeaseTTL: c.opts.LeaseTTL, Resync: c.opts.Resync, PeerHold: c.opts.PeerHold,
+		Node: n.Name(), PublicIP: n.Addr(), Uplink: node.Uplink, LeaseTTL: c.opts.LeaseTTL, Resync: c.opts.Resync, PeerHold: c.opts.PeerHold,
 		VNI: c.opts.VNI,
 	}
-	if c.store.Secure() {
-		s.EtcdCAFile, s.EtcdCertFile, s.EtcdKeyFile = etcd.CAFile, etcd.CertFile, etcd.KeyFile
-	}
+	c.control.Introduce(&s)
 	return s
 }
 

@@ -27,7 +27,6 @@ import (
 
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/enter"
-	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/ns"
@@ -48,18 +47,16 @@ const (
 
 // Cluster is a running world. Its methods may be called from several goroutines.
 type Cluster struct {
-	opts   Options
-	dir    string
-	record *record.Writer
-	fabric *underlay.Switch
-	store  *etcd.Member // the first of its cluster
-	nodes  []*Node
-	mesh   *probe.Mesh
-	heals  fault.HealStack
-	door   *enter.Door
-	born   time.Time
-
-	etcdMachines []*node.Machine
+	opts    Options
+	dir     string
+	record  *record.Writer
+	fabric  *underlay.Switch
+	control Control
+	nodes   []*Node
+	mesh    *probe.Mesh
+	heals   fault.HealStack
+	door    *enter.Door
+	born    time.Time
 
 	mu     sync.Mutex
 	pods   []*pod.Pod
@@ -118,7 +115,7 @@ func New(ctx context.Context, opts Options, rec *record.Writer, watch ...func(*C
 		return nil, errors.Join(diskFull(), fmt.Errorf("build the world: %w", err), c.Close())
 	}
 	addrs := map[string]string{}
-	for _, m := range c.etcdMachines {
+	for _, m := range c.control.Machines() {
 		addrs[m.Name()] = m.Addr().String()
 	}
 	for _, n := range c.nodes {
@@ -195,7 +192,7 @@ func (c *Cluster) build(ctx context.Context, watch []func(*Cluster)) error {
 	if err != nil {
 		return err
 	}
-	if err := c.prepareEtcd(ctx); err != nil {
+	if err := c.prepareControl(ctx); err != nil {
 		return err
 	}
 	for _, w := range watch {
@@ -203,7 +200,7 @@ func (c *Cluster) build(ctx context.Context, watch []func(*Cluster)) error {
 	}
 	starting, startCtx := errgroup.WithContext(ctx)
 	starting.Go(func() error {
-		if err := etcd.StartAll(startCtx, c.store.Members()); err != nil {
+		if err := c.control.Start(startCtx); err != nil {
 			return err
 		}
 		return c.configureNetwork(startCtx)
@@ -225,7 +222,7 @@ func (c *Cluster) build(ctx context.Context, watch []func(*Cluster)) error {
 				return errors.Join(err, starting.Wait())
 			}
 		}
-		if err := c.equip(m); err != nil {
+		if err := c.control.Admit(m); err != nil {
 			return errors.Join(err, starting.Wait())
 		}
 	}
@@ -311,23 +308,37 @@ func (c *Cluster) configureNetwork(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encode the network configuration: %w", err)
 	}
-	client, err := c.store.Client(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	if _, err := client.Put(ctx, c.EtcdPrefix()+"/config", string(raw)); err != nil {
-		return fmt.Errorf("put the network configuration: %w", err)
-	}
-	if c.opts.v2() {
-		if err := c.store.PutV2(ctx, c.EtcdPrefix()+"/config", string(raw), 0); err != nil {
-			return err
+	return c.control.Configure(ctx, string(raw))
+}
+
+// prepareControl lays out the machines of the control plane.
+func (c *Cluster) prepareControl(ctx context.Context) error {
+	var machines []*node.Machine
+	for i := range c.opts.EtcdMembers {
+		name := EtcdMachine
+		if i > 0 {
+			name = fmt.Sprintf("%s%d", EtcdMachine, i+1)
 		}
+		m, err := c.machine(ctx, name, underlay.Plus(c.opts.Etcd, i), nil)
+		if err != nil {
+			return errors.Join(err, closeAll(machines))
+		}
+		machines = append(machines, m)
 	}
-	if c.store.Secure() {
-		return c.store.EnableAuth(ctx, c.EtcdPrefix())
+	control, err := newEtcd(machines, c.EtcdPrefix(), c.opts)
+	if err != nil {
+		return errors.Join(err, closeAll(machines))
 	}
+	c.control = control
 	return nil
+}
+
+func closeAll(machines []*node.Machine) error {
+	var errs []error
+	for _, m := range machines {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Close tears the cluster down: faults are healed first, so that everything ends as it would in life. What
@@ -349,8 +360,8 @@ func (c *Cluster) Close() error {
 	for _, n := range c.nodes {
 		errs = append(errs, n.Machine.Close())
 	}
-	for _, m := range c.etcdMachines {
-		errs = append(errs, m.Close())
+	if c.control != nil {
+		errs = append(errs, closeAll(c.control.Machines()))
 	}
 	if c.fabric != nil {
 		errs = append(errs, c.fabric.Close())

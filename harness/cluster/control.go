@@ -2,56 +2,46 @@ package cluster
 
 import (
 	"context"
-	"fmt"
-	"github.com/nemesh/nemesh/harness/underlay"
+	"time"
 
+	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/node"
 )
 
-// prepareEtcd lays out the machines of etcd's members and, with TLS, their certificates.
-func (c *Cluster) prepareEtcd(ctx context.Context) error {
-	opts := etcd.Options{Binary: c.opts.EtcdBinary, V2: c.opts.v2()}
-	if c.opts.EtcdTLS {
-		var err error
-		if opts.Authority, err = etcd.NewAuthority(); err != nil {
-			return err
-		}
+// Control is the control plane of a cluster: where agents find the network's configuration and each other's
+// leases. etcd is the first implementation.
+type Control interface {
+	// Machines are those that it runs on.
+	Machines() []*node.Machine
+	// Start starts it and returns when it answers; Stop ends it as an operator would.
+	Start(ctx context.Context) error
+	Stop(ctx context.Context) error
+	// Running reports whether a part of it runs.
+	Running() bool
+	// Endpoints lists where agents reach it.
+	Endpoints() []string
+	// Admit gives a node what its agent needs to be let in, such as a certificate. Introduce fills in what the
+	// agent is told of the control plane.
+	Admit(m *node.Machine) error
+	Introduce(s *driver.Spec)
+	// Configure puts the network configuration, flannel's JSON, where agents look for it.
+	Configure(ctx context.Context, config string) error
+	// Leases reads the subnet leases, sorted by key.
+	Leases(ctx context.Context) ([]Lease, error)
+	// GiveAway leases a subnet to somebody else, for ttl at most. takeBack ends that lease.
+	GiveAway(ctx context.Context, l Lease, ttl time.Duration) (takeBack func(context.Context) error, err error)
+	// Retire deletes the lease with a key, and what is remembered of its owner.
+	Retire(ctx context.Context, key string) error
+}
+
+// Control is the cluster's control plane.
+func (c *Cluster) Control() Control { return c.control }
+
+// Etcd implements fault.World; nil where the control plane is another.
+func (c *Cluster) Etcd() *etcd.Member {
+	if e, ok := c.control.(*etcdControl); ok {
+		return e.first
 	}
-	for i := range c.opts.EtcdMembers {
-		name := EtcdMachine
-		if i > 0 {
-			name = fmt.Sprintf("%s%d", EtcdMachine, i+1)
-		}
-		m, err := c.machine(ctx, name, underlay.Plus(c.opts.Etcd, i), nil)
-		if err != nil {
-			return err
-		}
-		c.etcdMachines = append(c.etcdMachines, m)
-		if opts.Authority == nil {
-			continue
-		}
-		if err := opts.Authority.Equip(m, etcd.Certificate{CommonName: name, Addr: m.Addr()}, false); err != nil {
-			return err
-		}
-	}
-	c.store = etcd.NewCluster(c.etcdMachines, opts)[0]
 	return nil
-}
-
-// equip gives a node's agent its certificate, where etcd asks for one.
-func (c *Cluster) equip(m *node.Machine) error {
-	if !c.store.Secure() {
-		return nil
-	}
-	return c.store.Authority().Equip(m, etcd.Certificate{CommonName: etcd.AgentUser}, false)
-}
-
-// etcdEndpoints lists where agents find etcd: the endpoints that the options put first, then every member.
-func (c *Cluster) etcdEndpoints() []string {
-	all := append([]string(nil), c.opts.EtcdEndpoints...)
-	for _, m := range c.store.Members() {
-		all = append(all, m.Endpoint())
-	}
-	return all
 }

@@ -3,7 +3,6 @@ package cluster
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/nemesh/nemesh/harness/enter"
@@ -25,7 +24,7 @@ func (c *Cluster) described() enter.World {
 // Machines lists the names of all machines that can be entered: the nodes, then etcd's.
 func (c *Cluster) Machines() []string {
 	names := c.Nodes()
-	for _, m := range c.etcdMachines {
+	for _, m := range c.control.Machines() {
 		names = append(names, m.Name())
 	}
 	return names
@@ -38,8 +37,10 @@ func (c *Cluster) anyMachine(name string) (*node.Machine, error) {
 			return n.Machine, nil
 		}
 	}
-	if i := slices.IndexFunc(c.etcdMachines, func(m *node.Machine) bool { return m.Name() == name }); i >= 0 {
-		return c.etcdMachines[i], nil
+	for _, m := range c.control.Machines() {
+		if m.Name() == name {
+			return m, nil
+		}
 	}
 	return nil, fmt.Errorf("there is no machine %q: there are %s", name, strings.Join(c.Machines(), ", "))
 }

@@ -6,11 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"slices"
-	"strings"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/nemesh/nemesh/harness/fault"
 )
@@ -35,60 +31,11 @@ func ParseLease(key, value string) (Lease, bool) {
 }
 
 // Leases reads the subnet leases, sorted by key.
-func (c *Cluster) Leases(ctx context.Context) ([]Lease, error) {
-	client, err := c.store.Client(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	dir := c.EtcdPrefix() + "/subnets/"
-	resp, err := client.Get(ctx, dir, clientv3.WithPrefix())
-	if err != nil {
-		return nil, fmt.Errorf("list leases: %w", err)
-	}
-	var leases []Lease
-	for _, kv := range resp.Kvs {
-		l, ok := ParseLease(strings.TrimPrefix(string(kv.Key), dir), string(kv.Value))
-		if !ok {
-			continue // nonsense, which a scenario may have put there
-		}
-		l.ID = kv.Lease
-		if kv.Lease != 0 {
-			ttl, err := client.TimeToLive(ctx, clientv3.LeaseID(kv.Lease))
-			if err != nil {
-				return nil, fmt.Errorf("time to live of lease %s: %w", kv.Key, err)
-			}
-			l.TTL = time.Duration(ttl.TTL) * time.Second
-		}
-		leases = append(leases, l)
-	}
-	if c.opts.v2() {
-		return c.leasesV2(ctx, leases)
-	}
-	return leases, nil
-}
-
-// leasesV2 adds the leases of agents that speak etcd's v2 API. They have no id.
-func (c *Cluster) leasesV2(ctx context.Context, leases []Lease) ([]Lease, error) {
-	keys, err := c.store.ListV2(ctx, c.EtcdPrefix()+"/subnets")
-	if err != nil {
-		return nil, fmt.Errorf("list leases: %w", err)
-	}
-	for _, k := range keys {
-		l, ok := ParseLease(k.Key[strings.LastIndex(k.Key, "/")+1:], k.Value)
-		if !ok {
-			continue // nonsense, as above
-		}
-		l.TTL = time.Duration(k.TTL) * time.Second
-		leases = append(leases, l)
-	}
-	slices.SortFunc(leases, func(a, b Lease) int { return strings.Compare(a.Key, b.Key) })
-	return leases, nil
-}
+func (c *Cluster) Leases(ctx context.Context) ([]Lease, error) { return c.control.Leases(ctx) }
 
 // EtcdLeases lists the ids of all leases in etcd, whatever hangs on them.
 func (c *Cluster) EtcdLeases(ctx context.Context) ([]int64, error) {
-	client, err := c.store.Client(ctx)
+	client, err := c.Etcd().Client(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +79,7 @@ func (c *Cluster) SubnetOf(node string) (string, error) {
 	return fault.SubnetKey(env)
 }
 
-// Retire takes a node's lease and its owner's record out of etcd, as an operator does who decommissions a
+// Retire takes a node's lease and its owner's record out of the control plane, as an operator does who decommissions a
 // node whose agent is gone.
 func (c *Cluster) Retire(ctx context.Context, node string) error {
 	key, err := c.LeaseOf(ctx, node)
@@ -142,33 +89,18 @@ func (c *Cluster) Retire(ctx context.Context, node string) error {
 	if key == "" {
 		return fmt.Errorf("%s has no lease to give up", node)
 	}
-	client, err := c.store.Client(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	for _, dir := range []string{"/owners/", "/subnets/"} {
-		if _, err := client.Delete(ctx, c.EtcdPrefix()+dir+key); err != nil {
-			return fmt.Errorf("retire %s: %w", node, err)
-		}
-	}
-	return nil
+	return c.control.Retire(ctx, key)
 }
 
-// Configure puts a network configuration into etcd, in place of the one that is there. From then on the
+// Configure puts a network configuration into the control plane, in place of the one that is there. From then on the
 // cluster takes its network for what the overlay should use.
 func (c *Cluster) Configure(ctx context.Context, config string) error {
 	var wanted struct{ Network netip.Prefix }
 	if err := json.Unmarshal([]byte(config), &wanted); err != nil {
 		return fmt.Errorf("the network configuration is not the JSON expected: %w", err)
 	}
-	client, err := c.store.Client(ctx)
-	if err != nil {
+	if err := c.control.Configure(ctx, config); err != nil {
 		return err
-	}
-	defer client.Close()
-	if _, err := client.Put(ctx, c.EtcdPrefix()+"/config", config); err != nil {
-		return fmt.Errorf("put the network configuration: %w", err)
 	}
 	c.opts.Network = wanted.Network
 	return nil

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/nemesh/nemesh/harness/driver"
-	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/probe"
@@ -17,9 +16,6 @@ import (
 
 // A Cluster is the World that faults work on.
 var _ fault.World = (*Cluster)(nil)
-
-// Etcd implements fault.World.
-func (c *Cluster) Etcd() *etcd.Member { return c.store }
 
 // EtcdPrefix implements fault.World.
 func (c *Cluster) EtcdPrefix() string { return driver.PrefixOf(c.opts.Agent) }
