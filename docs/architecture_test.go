@@ -35,7 +35,7 @@ const (
 var house = []stack{
 	{"harness", [][]string{
 		{"harness/cmd/nemesh", "scenarios"},
-		{"harness/suite", "harness/baseline", "harness/detect", "harness/matrix"},
+		{"harness/suite", "harness/compare"},
 		{"harness/checker", "harness/recorder"},
 		{"harness/cluster"},
 		{"harness/fault", "harness/enter", "harness/follow"},
@@ -45,8 +45,7 @@ var house = []stack{
 		{"harness/sandbox", "harness/ns", "harness/preflight", "harness/build", "harness/wait", "fixtures"},
 	}},
 	{"reports", [][]string{
-		{"reports/html"},
-		{"reports/junit", "reports/diff"},
+		{"reports/html", "reports/junit"},
 		{"reports/text"},
 		{"reports/record", "reports/explain"},
 	}},
