@@ -44,7 +44,9 @@ func TestReceivedAt(t *testing.T) {
 
 // The wall clock may be set between the sending of an echo, the kernel's stamp and the reading of it.
 func TestMonotonicIsNotMovedWhenTheClockIsSet(t *testing.T) {
-	for what, ago := range map[string]time.Duration{"a minute": time.Minute, "no time": 0, "future": -time.Hour} {
+	for what, ago := range map[string]time.Duration{
+		"a minute": time.Minute, "no time": 0, "future": -time.Hour,
+	} {
 		now := time.Now()
 		at := probe.Monotonic(now.Add(-ago).Round(0))
 		if !strings.Contains(at.String(), " m=") { // see Time.String
