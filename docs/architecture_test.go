@@ -328,7 +328,7 @@ func page(rooms map[string]*room) string {
 		for i, f := range s.floors {
 			fmt.Fprintf(&b, "  subgraph f%d [\"floor %d\"]\n", len(s.floors)-i, len(s.floors)-i)
 			for _, pkg := range f {
-				fmt.Fprintf(&b, "    %s[%s]\n", id(pkg), strings.TrimPrefix(pkg, s.name+"/"))
+				fmt.Fprintf(&b, "    %s[%q]\n", id(pkg), strings.TrimPrefix(pkg, s.name+"/"))
 			}
 			fmt.Fprint(&b, "  end\n")
 		}

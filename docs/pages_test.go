@@ -92,8 +92,8 @@ var (
 	scenario = regexp.MustCompile(`(?m)^  - scenario: (.*)$`)
 )
 
-// What docs/findings.md says is seen in a version is an expected failure in the baseline of that version. Each
-// filter of the command finds one.
+// A failure that docs/findings.md has seen in a version is an expected failure in the baseline of that version.
+// Each filter of the row's command finds one.
 func TestFindingsAreInTheBaselines(t *testing.T) {
 	text, err := os.ReadFile("findings.md")
 	if err != nil {
