@@ -29,6 +29,7 @@ import (
 	"github.com/nemesh/nemesh/harness/enter"
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/preflight"
 	"github.com/nemesh/nemesh/harness/probe"
@@ -93,7 +94,7 @@ func New(ctx context.Context, opts Options, rec *record.Writer, watch ...func(*C
 			"a cluster is built inside the sandbox only: call sandbox.Enter first in main or TestMain",
 		)
 	}
-	if err := preflight.Check(); err != nil {
+	if err := preflight.Check(ns.Scratch); err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp(sandbox.Dir, "world-")

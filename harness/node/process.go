@@ -25,17 +25,16 @@ const (
 type Command struct {
 	// Name is what the process is called in the record, such as "overlayd".
 	Name string
-	// Path is the program, absolute, and Argv0 what it is told it is called; Path if empty.
+	// Path is the absolute path of the program, and Argv0 its argv[0]; Path if empty.
 	Path, Argv0 string
-	// Args come after it, Env replaces the environment; nil keeps the harness's own.
+	// Args are its arguments. Env replaces the environment; nil keeps the harness's own.
 	Args, Env []string
 	// Notify gives the program a socket on which it can say that it is ready (sd_notify(3)); see
 	// Process.Ready.
 	Notify bool
 }
 
-// Process is a program running on a machine, in a session of its own so that it can be signalled together
-// with its children.
+// Process is a program on a machine. It has a session of its own, so signals reach its children as well.
 type Process struct {
 	machine string
 	command Command
@@ -183,8 +182,8 @@ func (p *Process) CPU() time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// Ready is closed when the process has said that it is ready (sd_notify(3), READY=1). One that was not
-// started with Command.Notify, or does not speak that protocol, never does.
+// Ready is closed when the process has sent READY=1 (sd_notify(3)). It stays open for a process that was
+// started without Command.Notify or does not send READY=1.
 func (p *Process) Ready() <-chan struct{} { return p.ready }
 
 // Exited is closed when the process has ended and its output has been read.
@@ -200,8 +199,8 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Told reports whether the harness has sent the process a signal to end. One that ended and was not told to
-// ended by itself.
+// Told reports whether the harness has sent the process a signal to end. If not, a process that has ended
+// did so by itself.
 func (p *Process) Told() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,7 +213,7 @@ func (p *Process) ExitErr() error {
 	return p.err
 }
 
-// Unexpected describes, as an error, a process that ended when it should not have: when, how, and its last
+// Unexpected returns an error for a process that ended when it should not have: when, how, and its last
 // lines. It waits for the end.
 func (p *Process) Unexpected(when string) error {
 	err := p.ExitErr()
@@ -259,8 +258,8 @@ func (p *Process) Kill(ctx context.Context) error {
 	return p.wait(ctx, "SIGKILL")
 }
 
-// Terminate asks the process to end (SIGTERM) and waits at most grace for it. A paused one is let go on for
-// it, as systemd does, since it could not end otherwise.
+// Terminate sends SIGTERM and waits at most grace for the end. It resumes a paused process, as systemd does,
+// because a paused process cannot end.
 func (p *Process) Terminate(ctx context.Context, grace time.Duration) error {
 	if err := errors.Join(p.Signal(syscall.SIGTERM), p.Signal(syscall.SIGCONT)); err != nil {
 		return err
@@ -270,8 +269,8 @@ func (p *Process) Terminate(ctx context.Context, grace time.Duration) error {
 	return p.wait(ctx, "SIGTERM")
 }
 
-// Pause stops the process and its children as they are (SIGSTOP); Resume lets them go on (SIGCONT), when it
-// has been called as often as Pause.
+// Pause stops the process and its children (SIGSTOP). They go on when Resume has been called as often as
+// Pause.
 func (p *Process) Pause() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -279,7 +278,7 @@ func (p *Process) Pause() error {
 	return p.Signal(syscall.SIGSTOP)
 }
 
-// Resume lets a paused process go on, unless somebody else has paused it too.
+// Resume undoes one Pause. The process and its children go on (SIGCONT) when no Pause is left.
 func (p *Process) Resume() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

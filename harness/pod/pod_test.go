@@ -46,8 +46,10 @@ func newHost(tb testing.TB, defects ...string) host {
 	must(tb, err)
 	dir, err := os.MkdirTemp(sandbox.Dir, "pod-")
 	must(tb, err)
-	m, err := node.New(tb.Context(), node.Options{Name: "node01", Dir: dir, Switch: sw,
-		Addr: netip.MustParsePrefix("192.168.200.201/24")})
+	m, err := node.New(tb.Context(), node.Options{
+		Name: "node01", Dir: dir, Switch: sw,
+		Addr: netip.MustParsePrefix("192.168.200.201/24"),
+	})
 	must(tb, err)
 	tb.Cleanup(func() {
 		if err := m.Close(); err != nil {

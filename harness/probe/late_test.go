@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/vishvananda/netlink"
+
+	"github.com/nemesh/nemesh/harness/ns"
 )
 
 // A receiver that is held up for longer than an answer may take has missed none: the kernel has kept and

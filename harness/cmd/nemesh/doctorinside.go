@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/preflight"
 	"github.com/nemesh/nemesh/harness/sandbox"
 )
@@ -24,7 +25,7 @@ func insideSandbox(w io.Writer) error {
 	sandbox.Enter()
 	var all []finding
 	for _, f := range preflight.All() {
-		all = append(all, tried(f, f.Try()))
+		all = append(all, tried(f, f.Try(ns.Scratch)))
 	}
 	all = append(all, dropReasons(), room())
 	return json.NewEncoder(w).Encode(all)
