@@ -4,6 +4,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/underlay"
+	"github.com/nemesh/nemesh/harness/wait"
 )
 
 // ErrNotProven says that a fault was applied and its effect could not be shown.
@@ -83,23 +85,15 @@ func prove(
 	what string,
 	holds func(context.Context) (bool, error),
 ) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	var last error
-	for {
+	err := wait.Within(ctx, within, 10*time.Millisecond, func(ctx context.Context) error {
 		ok, err := holds(ctx)
 		if ok {
 			return nil
 		}
-		if err != nil {
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: expected within %s: %s", errors.Join(ErrNotProven, last), within, what)
-		case <-tick.C:
-		}
+		return cmp.Or(err, errors.New("it does not show"))
+	})
+	if err != nil {
+		return fmt.Errorf("%w: expected within %s: %s: %w", ErrNotProven, within, what, err)
 	}
+	return nil
 }
