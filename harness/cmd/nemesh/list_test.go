@@ -90,8 +90,8 @@ func TestFaultsAreDescribed(t *testing.T) {
 		t.Errorf("%s, %v", raw, err)
 	}
 	got := described([]string{"fault:etcd-stop", "fault:none", "kind:lease"})
-	if !slices.Equal(got, []string{"fault:etcd-stop\tetcd: every member of etcd ends as an operator would end it",
-		"fault:none", "kind:lease"}) {
+	stop := "fault:etcd-stop\tetcd: every member of etcd ends as an operator would end it"
+	if !slices.Equal(got, []string{stop, "fault:none", "kind:lease"}) {
 		t.Errorf("%q", got)
 	}
 }
