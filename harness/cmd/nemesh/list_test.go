@@ -94,8 +94,8 @@ func TestFaultsAreDescribed(t *testing.T) {
 		t.Errorf("%s, %v", raw, err)
 	}
 	got := described([]listedLabel{{"fault:etcd-stop", 3}, {"fault:none", 2}, {"kind:lease", 1}})
-	if !slices.Equal(got, []string{"fault:etcd-stop\tetcd: every member of etcd ends as an operator would end it",
-		"fault:none\tscenarios: 2", "kind:lease\tscenarios: 1"}) {
+	stop := "fault:etcd-stop	etcd: every member of etcd ends as an operator would end it"
+	if !slices.Equal(got, []string{stop, "fault:none	scenarios: 2", "kind:lease	scenarios: 1"}) {
 		t.Errorf("%q", got)
 	}
 }

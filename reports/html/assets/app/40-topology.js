@@ -35,11 +35,12 @@ N.topology = (view, c, s) => {
     place.set(n.name, { x: x + wide[i] / 2, y: nodeY + 76, top: nodeY, port });
     const own = podsOf(n.name), step = wide[i] / Math.max(own.length, 1);
     own.forEach((p, k) => {
-      const px = x + step * (k + 0.5);
+      // The node's name stands above: a pod that is called after it is labelled by the rest.
+      const px = x + step * (k + 0.5), short = p.name.startsWith(n.name + "-") ? p.name.slice(n.name.length + 1) : p.name;
       const e = S("rect", { class: "pod", x: px - 28, y: podY, width: 56, height: 20, rx: 3 }), title = S("title");
       title.textContent = p.name + " " + p.addr;
       e.append(title);
-      const label = text(px, podY + 14, p.name.length > 9 ? "…" + p.name.slice(-8) : p.name);
+      const label = text(px, podY + 14, short.length > 9 ? short.slice(0, 8) + "…" : short);
       front.append(e, label);
       place.set(p.name, { x: px, y: podY + 20, top: podY, node: n.name });
       boxes.push({ pod: p, e, label });
