@@ -22,7 +22,8 @@ import (
 	"github.com/nemesh/nemesh/reports/record"
 )
 
-// failEnv makes this test binary a suite of one spec that fails: "early" before its time limit, "late" by it.
+// failEnv makes this test binary a suite of one spec that fails: "early" before its time limit, "late" by
+// it.
 const failEnv = "NEMESH_TEST_FAIL"
 
 const (

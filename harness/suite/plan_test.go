@@ -61,6 +61,7 @@ func TestPlanOfSeveralProcesses(t *testing.T) {
 		}
 	}
 	if plans != 1 || o.Planned != 4 || len(begun) != 4 || o.Count(record.Passed) != 4 {
-		t.Errorf("%d plans, of %d scenarios; %d began, %d passed", plans, o.Planned, len(begun), o.Count(record.Passed))
+		t.Errorf("%d plans, of %d scenarios; %d began, %d passed", plans, o.Planned, len(begun),
+			o.Count(record.Passed))
 	}
 }

@@ -214,8 +214,8 @@ func ReadFile(path string) ([]Event, error) {
 	return events, err
 }
 
-// Took returns how long each scenario of a record took, by name. Scenarios that were interrupted or not proven
-// are left out. It decodes the verdicts only, so it is fast on a large record.
+// Took returns how long each scenario of a record took, by name. Scenarios that were interrupted or not
+// proven are left out. It decodes the verdicts only, so it is fast on a large record.
 func Took(path string) (map[string]time.Duration, error) {
 	file, err := os.Open(path)
 	if err != nil {

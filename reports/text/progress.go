@@ -22,8 +22,8 @@ type Progress struct {
 	Running []string
 	// Left is how long the rest of the run takes; 0 if that is not known.
 	Left time.Duration
-	// Kept is the id of a world that is kept (nemesh run --keep); "" for none.
-	Kept string
+	// Kept are the ids of the worlds that are kept now (nemesh run --keep).
+	Kept []string
 }
 
 // ProgressOf reads from the events so far how far a run is. Left is estimated from earlier runs (see
@@ -64,9 +64,9 @@ func (e Earlier) took(name string) (time.Duration, bool) {
 	return 0, false
 }
 
-// ahead returns how long the scenarios took that are still to begin. Their names are not in the record before
-// they begin: an earlier run that had as many scenarios beside those that have begun is taken for the same. If
-// there is none, the result is of all scenarios of earlier runs that have not begun.
+// ahead returns how long the scenarios took that are still to begin. Their names are not in the record
+// before they begin: an earlier run that had as many scenarios beside those that have begun is taken for
+// the same. If there is none, the result is of all scenarios of earlier runs that have not begun.
 func (e Earlier) ahead(o *record.Outcome) []time.Duration {
 	begun := map[string]bool{}
 	for _, s := range o.Scenarios {
@@ -94,9 +94,9 @@ func (e Earlier) ahead(o *record.Outcome) []time.Duration {
 	return others(all)
 }
 
-// left estimates how long the rest of a run takes: the work that is left, spread over procs, but no less than
-// the longest scenario that is left. A scenario that no earlier run had takes the mean of those that are
-// known, in earlier runs or else in this one. The result is 0 if too little is known.
+// left estimates how long the rest of a run takes: the work that is left, spread over procs, but no less
+// than the longest scenario that is left. A scenario that no earlier run had takes the mean of those that
+// are known, in earlier runs or else in this one. The result is 0 if too little is known.
 func (e Earlier) left(o *record.Outcome, procs int, now int64) time.Duration {
 	if o.Planned == 0 {
 		return 0
@@ -148,8 +148,8 @@ func meanOf(all []time.Duration, o *record.Outcome) (mean time.Duration, known b
 // minName is the room that the name of a running scenario is given at least, in columns.
 const minName = 24
 
-// Progress renders how far a run is as one line that is at most columns wide; 0 for no limit. It is "" before
-// anything is known.
+// Progress renders how far a run is as one line that is at most columns wide; 0 for no limit. It is ""
+// before anything is known.
 func (s Style) Progress(p Progress, columns int) string {
 	if p.Total == 0 && p.Done == 0 && len(p.Running) == 0 {
 		return ""
@@ -186,8 +186,12 @@ func (s Style) Progress(p Progress, columns int) string {
 	if p.Unproven > 0 {
 		add(fmt.Sprintf("%d not proven", p.Unproven), marks[record.Unproven].color)
 	}
-	if p.Kept != "" {
-		add("world "+p.Kept+" is kept until Ctrl-C", "")
+	switch {
+	case len(p.Kept) == 1:
+		add("world "+p.Kept[0]+" is kept until Ctrl-C", "")
+		return line.String()
+	case len(p.Kept) > 1:
+		add(fmt.Sprintf("%d worlds are kept until Ctrl-C", len(p.Kept)), "")
 		return line.String()
 	}
 	if p.Left > 0 {
@@ -250,8 +254,8 @@ func more(n int) string {
 	return fmt.Sprintf(" +%d", n)
 }
 
-// shortened renders a text in at most some columns of a terminal. What is too long loses its middle, since the
-// names of scenarios often differ at the end only. Control characters become spaces.
+// shortened renders a text in at most some columns of a terminal. What is too long loses its middle, since
+// the names of scenarios often differ at the end only. Control characters become spaces.
 func shortened(text string, columns int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

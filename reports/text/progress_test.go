@@ -30,8 +30,10 @@ func TestProgressLine(t *testing.T) {
 			"12/118 done · 2 failed · 1 not proven · about 2 min left · running flannel-636, lease"},
 		"seconds": {text.Progress{Total: 2, Done: 1, Left: 44 * time.Second}, 80, "1/2 done · about 40 s left"},
 		"few":     {text.Progress{Total: 2, Done: 1, Left: time.Second}, 80, "1/2 done · a few seconds left"},
-		"kept": {text.Progress{Total: 9, Done: 3, Failed: 1, Kept: "42", Left: time.Hour,
+		"kept": {text.Progress{Total: 9, Done: 3, Failed: 1, Kept: []string{"42"}, Left: time.Hour,
 			Running: []string{"a"}}, 80, "3/9 done · 1 failed · world 42 is kept until Ctrl-C"},
+		"several kept": {text.Progress{Total: 9, Kept: []string{"42", "43"}}, 80,
+			"0/9 done · 2 worlds are kept until Ctrl-C"},
 		"long name": {text.Progress{Total: 9, Running: []string{long}}, 50,
 			"0/9 done · running tampering is re…l rules flushed"},
 		"long names": {text.Progress{Total: 9, Running: []string{long, "short", long}}, 80,
@@ -177,6 +179,10 @@ func TestProgressOf(t *testing.T) {
 	want := "{Total:7 Done:4 Failed:2 Unproven:1 Running:[first second] "
 	if !strings.HasPrefix(got, want) {
 		t.Errorf("%s, want %s…", got, want)
+	}
+	summary := text.Style{}.Summary(o)
+	if want := "\n1 passed, 2 failed, 1 not proven, 2 not finished, 1 not started\n"; summary != want {
+		t.Errorf("%q, want %q", summary, want)
 	}
 	// A record of an older nemesh has neither plan nor begin.
 	old := outcome(t)

@@ -143,6 +143,9 @@ func (s Style) Summary(o *record.Outcome) string {
 	if n := o.Unfinished(); n > 0 {
 		fmt.Fprintf(&b, ", %d not finished", n)
 	}
+	if n := o.Planned - len(o.Scenarios); n > 0 {
+		fmt.Fprintf(&b, ", %d not started", n)
+	}
 	if o.End != nil {
 		fmt.Fprintf(&b, " in %.1f s", o.Duration().Seconds())
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,8 +18,8 @@ import (
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
-// keeper holds the worlds of scenarios that failed (`nemesh run --keep`) until the first signal. A nil keeper
-// keeps nothing.
+// keeper holds the worlds of scenarios that failed (`nemesh run --keep`) until the first signal. A nil
+// keeper keeps nothing.
 type keeper struct {
 	listener net.Listener
 	shown    chan suite.Kept
@@ -107,25 +108,22 @@ func (k *keeper) ever() bool {
 	return len(k.held) > 0 || k.released
 }
 
-// keeps returns the id of the first world that is kept now; "" if there is none.
-func (k *keeper) keeps() string {
+// keeps returns the ids of the worlds that are kept now.
+func (k *keeper) keeps() []string {
 	if k == nil {
-		return ""
+		return nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.worlds) == 0 {
-		return ""
-	}
-	return k.worlds[0]
+	return slices.Clone(k.worlds)
 }
 
 // errLate means that the time of the run was up.
 var errLate = errors.New("the run's time is up")
 
-// context returns a context that ends by a signal or, with the cause errLate, when the time of the run is up.
-// A signal that lets kept worlds go does not end it, and neither does the time once a world is kept: the
-// scenarios that still run then have limits of their own.
+// context returns a context that ends by a signal or, with the cause errLate, when the time of the run is
+// up. A signal that lets kept worlds go does not end it, and neither does the time once a world is kept:
+// the scenarios that still run then have limits of their own.
 func (k *keeper) context(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, endings...)

@@ -153,8 +153,8 @@ func list(ctx context.Context, bin string, wanted []string) (listing, error) {
 	return l, nil
 }
 
-// labelsOf lists the labels by which nemesh run chooses scenarios, sorted and so by kind. Ginkgo's own labels,
-// such as that of a serial scenario, are left out: they are of no kind.
+// labelsOf lists the labels by which nemesh run chooses scenarios, sorted and so by kind. Ginkgo's own
+// labels, such as that of a serial scenario, are left out: they are of no kind.
 func labelsOf(all []scenario) []listedLabel {
 	count := map[string]int{}
 	for _, s := range all {

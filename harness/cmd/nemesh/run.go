@@ -49,9 +49,12 @@ ends in the colon, such as issue: for whatever has a report. Any other is a regu
 put a dot where a name has a colon. Several labels are joined by "or", and so are several expressions; with
 both, a scenario must match one of each. nemesh list shows names and labels.
 
-With --keep, the first scenario that fails ends the run. Its world stays as it is, with its faults; no further
-scenario is started, and the command that enters each node is printed. Ctrl-C then tears the world down.
-Neither the scenario's time limit nor --timeout does. What the mesh measures meanwhile counts as well.
+With --keep, the first scenario that fails ends the run. Its world stays as it is, with its faults; no
+further scenario is started, and the command that enters each node is printed. Ctrl-C then tears the world
+down. Neither the scenario's time limit nor --timeout does. What the mesh measures meanwhile counts as well.
+
+On a terminal the last line shows how far the run is. Elsewhere such a line is written once a minute. The
+time left is an estimate from the newest earlier runs under --reports.
 
 Exit codes: 0 all passed, 1 something failed, 2 something was not proven or the world could not be built.`,
 		Example: `  nemesh run

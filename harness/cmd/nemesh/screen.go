@@ -23,8 +23,8 @@ const (
 	clearLine = "\r\x1b[K"
 )
 
-// screen is what a run is shown on. On a terminal its last line is the progress of the run, which is redrawn in
-// place.
+// screen is what a run is shown on. On a terminal its last line is the progress of the run, which is
+// redrawn in place.
 type screen struct {
 	out   io.Writer
 	style text.Style
@@ -74,7 +74,7 @@ func (s *screen) clear() {
 // progressEvery. Of a world that is kept, only a terminal is reminded.
 func (s *screen) progress(p text.Progress, now time.Time) {
 	if s.columns == nil {
-		if now.Sub(s.written) >= progressEvery && p.Kept == "" {
+		if now.Sub(s.written) >= progressEvery && len(p.Kept) == 0 {
 			s.written = now
 			if line := s.style.Progress(p, logColumns); line != "" {
 				fmt.Fprintln(s.out, line)

@@ -50,7 +50,7 @@ func TestProgressInALog(t *testing.T) {
 	for at := range 200 {
 		p := text.Progress{Total: 300, Done: at, Failed: at / 100}
 		if at > 130 {
-			p.Kept = "42"
+			p.Kept = []string{"42"}
 		}
 		s.progress(p, began.Add(time.Duration(at)*time.Second))
 		if at == 60 {
@@ -65,7 +65,8 @@ func TestProgressInALog(t *testing.T) {
 
 func TestScreenOfATerminal(t *testing.T) {
 	master, slave := openPTY(t)
-	if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 50}); err != nil {
+	size := &unix.Winsize{Row: 24, Col: 50}
+	if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, size); err != nil {
 		t.Fatal(err)
 	}
 	pipe, _, err := os.Pipe()
