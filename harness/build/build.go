@@ -85,32 +85,18 @@ func executable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// build builds one binary beside its place and moves it there, so that one that is running is not touched
-// and two builds at once do not mix.
+// build builds one binary into a folder. As the Makefile has them, it is static. What nemesh pins is what is
+// built, whatever the suite's module asks for: without its workspace and its flags for go.mod.
 func (t target) build(root, dir string) error {
-	temp, err := os.CreateTemp(dir, "."+t.name+"-*")
+	err := replace(filepath.Join(dir, t.name), func(temp string) error {
+		_, err := run(root, []string{"CGO_ENABLED=0", "GOWORK=off"},
+			"build", "-mod=readonly", "-tags", t.tags, "-o", temp, t.pkg)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("build %s: %w", t.name, err)
 	}
-	defer os.Remove(temp.Name())
-	// The go command links again only if what is at the place of its output is of other sources.
-	if old, err := os.Open(filepath.Join(dir, t.name)); err == nil {
-		_, err = temp.ReadFrom(old)
-		if err := errors.Join(err, old.Close()); err != nil {
-			return errors.Join(fmt.Errorf("build %s: %w", t.name, err), temp.Close())
-		}
-	}
-	if err := temp.Close(); err != nil {
-		return fmt.Errorf("build %s: %w", t.name, err)
-	}
-	// As the Makefile has them: static. What nemesh pins is what is built, whatever the suite's module asks
-	// for: without its workspace and its flags for go.mod.
-	_, err = run(root, []string{"CGO_ENABLED=0", "GOWORK=off"},
-		"build", "-mod=readonly", "-tags", t.tags, "-o", temp.Name(), t.pkg)
-	if err != nil {
-		return fmt.Errorf("build %s: %w", t.name, err)
-	}
-	return errors.Join(os.Chmod(temp.Name(), 0o755), os.Rename(temp.Name(), filepath.Join(dir, t.name)))
+	return nil
 }
 
 // run runs the go command in a folder and returns what it prints. An error has what it said.
