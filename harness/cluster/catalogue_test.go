@@ -12,6 +12,7 @@ import (
 
 	"github.com/nemesh/nemesh/harness/cluster"
 	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/wait"
 )
 
 // settles bounds how long a world may take to be as before, once healed. On an idle machine a second is
@@ -54,20 +55,11 @@ func healthy(ctx context.Context, c *cluster.Cluster, before map[string][]string
 // becomesHealthy waits until the world is as before.
 func becomesHealthy(t *testing.T, c *cluster.Cluster, before map[string][]string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), settles)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := healthy(ctx, c, before)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("not as before %s after the heal: %v", settles, err)
-		case <-tick.C:
-		}
+	err := wait.Within(t.Context(), settles, 20*time.Millisecond, func(ctx context.Context) error {
+		return healthy(ctx, c, before)
+	})
+	if err != nil {
+		t.Fatalf("not as before %s after the heal: %v", settles, err)
 	}
 }
 

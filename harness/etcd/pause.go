@@ -1,10 +1,14 @@
 package etcd
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/wait"
 )
 
 // stoppedWithin bounds how long a process may take to stop; the slowest seen took 21 ms.
@@ -13,15 +17,15 @@ const stoppedWithin = 5 * time.Second
 // waitStopped waits until a process that was sent SIGSTOP has stopped. A thread on another processor goes on
 // for a while and may answer what is asked meanwhile: so it was after one pause in three.
 func waitStopped(p *node.Process) error {
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(stoppedWithin); ; <-tick.C {
+	err := wait.Within(context.Background(), stoppedWithin, time.Millisecond, func(context.Context) error {
 		stopped, err := p.Stopped()
-		switch {
-		case stopped || !p.Running():
+		if stopped || !p.Running() {
 			return nil
-		case time.Now().After(deadline):
-			return fmt.Errorf("pause etcd: a thread still runs %s after SIGSTOP: %w", stoppedWithin, err)
 		}
+		return cmp.Or(err, errors.New("a thread still runs"))
+	})
+	if err != nil {
+		return fmt.Errorf("pause etcd: %s after SIGSTOP: %w", stoppedWithin, err)
 	}
+	return nil
 }

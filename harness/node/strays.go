@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nemesh/nemesh/harness/ns"
+	"github.com/nemesh/nemesh/harness/wait"
 )
 
 // straysWithin bounds how long a killed stray may take to be gone.
@@ -21,26 +22,21 @@ const straysWithin = 5 * time.Second
 // killStrays ends what is left in a network namespace: a program that put itself into the background has
 // left the session in which it was started, so that no signal to that reaches it.
 func killStrays(ctx context.Context, netFD int) error {
-	ctx, cancel := context.WithTimeout(ctx, straysWithin)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	return wait.Within(ctx, straysWithin, 5*time.Millisecond, func(context.Context) error {
 		pids, err := strays(netFD)
-		if err != nil || len(pids) == 0 {
-			return err
+		if err != nil {
+			return wait.GiveUp(err)
 		}
 		for _, pid := range pids {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-				return fmt.Errorf("end process %d, which was left behind: %w", pid, err)
+				return wait.GiveUp(fmt.Errorf("end process %d, which was left behind: %w", pid, err))
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("processes %v were left behind and do not end: %w", pids, ctx.Err())
-		case <-tick.C:
+		if len(pids) > 0 {
+			return fmt.Errorf("processes %v were left behind and do not end", pids)
 		}
-	}
+		return nil
+	})
 }
 
 // strays lists the processes in a network namespace, other than this one and those that have ended and that

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nemesh/nemesh/reports/diff"
 	"github.com/nemesh/nemesh/reports/html"
 	"github.com/nemesh/nemesh/reports/record"
 	"github.com/nemesh/nemesh/reports/text"
@@ -90,21 +89,6 @@ func TestContradictionIsShown(t *testing.T) {
 	}
 	if page := string(render(t, o)); strings.Count(page, "Its own data contradicts this verdict.") != 1 {
 		t.Error("a verdict that its data contradicts is not flagged once")
-	}
-}
-
-func TestComparisonIsAPage(t *testing.T) {
-	a, b := load(t, synthetic(t, 12, 2, 1)), load(t, synthetic(t, 11, 2, 1))
-	b.Scenarios[0].Verdict.Lost, b.Scenarios[0].Verdict.LongestOutage = 7, 3e9
-	var page bytes.Buffer
-	if err := html.RenderDiff(&page, diff.Compare(a, b, diff.Options{})); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"2 worse, 10 as before", "longest outage 0 ms → 3.00 s",
-		"it passed, and is not in the second run"} {
-		if !strings.Contains(page.String(), want) {
-			t.Errorf("want %q", want)
-		}
 	}
 }
 

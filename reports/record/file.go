@@ -135,6 +135,9 @@ func (w *Writer) Close() error {
 // ErrCut says that a record ends in the middle of a line: its writer was killed, or the disk was full.
 var ErrCut = errors.New("the record ends in the middle of a line")
 
+// ErrEmpty says that a record has no line yet.
+var ErrEmpty = errors.New("the record holds nothing: was the run killed before it began?")
+
 // maxLine bounds a line of a record.
 const maxLine = 16 << 20
 
@@ -242,7 +245,7 @@ func Load(path string) (*Outcome, error) {
 	case err != nil:
 		return nil, err
 	case o.Run == nil:
-		return nil, fmt.Errorf("%s holds nothing: was the run killed before it began?", path)
+		return nil, fmt.Errorf("%w (%s)", ErrEmpty, path)
 	}
 	return o, nil
 }

@@ -7,13 +7,17 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/nemesh/nemesh/harness/compare"
 )
 
-// another is a run of scenarios in a nemesh of its own, whose verdicts are read from its record.
+// another is a run of scenarios in a nemesh of its own.
 type another struct {
 	bin, reports string
 	procs        int // 0: as nemesh run
@@ -24,8 +28,26 @@ type another struct {
 	out          io.Writer
 }
 
-// run returns when it has ended, with whatever verdicts. An interruption is passed on to it.
-func (a another) run(ctx context.Context) error {
+// run starts it, waits for its end, and reads the run from its record. Where it leaves no record, because
+// nothing could be run, the run is zero; its output says why. An interruption is passed on to it.
+func (a another) run(ctx context.Context) (compare.Run, error) {
+	latest := filepath.Join(a.reports, "latest")
+	before, _ := filepath.EvalSymlinks(latest) // that of an earlier run, if any
+	if err := a.start(ctx); err != nil {
+		return compare.Run{}, err
+	}
+	dir, err := filepath.EvalSymlinks(latest)
+	if errors.Is(err, os.ErrNotExist) || err == nil && dir == before {
+		return compare.Run{}, nil
+	}
+	if err != nil {
+		return compare.Run{}, fmt.Errorf("find the run: %w", err)
+	}
+	return compare.Read(dir)
+}
+
+// start returns when it has ended, with whatever verdicts.
+func (a another) start(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("start nemesh: %w", err)
@@ -59,4 +81,24 @@ func exactly(scenarios ...string) []string {
 		filters = append(filters, "^scenarios "+strings.ReplaceAll(regexp.QuoteMeta(s), ":", ".")+"$")
 	}
 	return filters
+}
+
+// findBin returns the folder of the binaries, absolute, and sees that it has what a run needs.
+func findBin(bin string) (string, error) {
+	o := runOptions{bin: bin}
+	err := o.findBinaries()
+	return o.bin, err
+}
+
+// chosen lists the scenarios that filters choose, in the order of their names.
+func chosen(ctx context.Context, bin string, filters []string) ([]string, error) {
+	o := runOptions{bin: bin, filters: filters}
+	names, err := o.names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, errors.New(nothingMatched(filters))
+	}
+	return slices.Compact(names), nil
 }

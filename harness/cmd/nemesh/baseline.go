@@ -1,15 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"github.com/nemesh/nemesh/harness/baseline"
-	"github.com/nemesh/nemesh/harness/matrix"
+	"github.com/nemesh/nemesh/harness/compare"
 )
 
 // baselineOptions are the flags of `nemesh baseline`.
@@ -43,38 +40,23 @@ Symptoms that were taken from the record are for you to put into one sentence.`,
 	return cmd
 }
 
-func (o baselineOptions) write(run string) error {
-	outcome, err := matrix.ReadRun(run)
+func (o baselineOptions) write(path string) error {
+	run, err := compare.Read(path)
 	if err != nil {
 		return fmt.Errorf("read the run: %w (nemesh run makes one)", err)
 	}
-	switch {
-	case outcome.Run == nil || outcome.Run.Agent == "":
-		return fmt.Errorf("the record in %s does not say which agent it is of", run)
-	case len(outcome.Scenarios) == 0:
-		return fmt.Errorf("no scenario was run in %s: there is nothing to write down", run)
-	case outcome.End == nil || outcome.Unfinished() > 0:
-		return fmt.Errorf("the run in %s did not end: its baseline would lack scenarios", run)
-	}
-	for _, s := range outcome.Scenarios {
-		if s.Verdict.Interrupted {
-			return fmt.Errorf("the run in %s was interrupted, during %q: let one go to its end first", run, s.Name)
-		}
-	}
-	agent, version := outcome.Run.Agent, outcome.Run.AgentVersion
-	old, _, err := baseline.Find(o.dir, agent, version)
+	old, _, err := compare.FindBaseline(o.dir, run.About.Agent, run.About.AgentVersion)
 	if err != nil {
 		return err
 	}
-	fresh := baseline.From(outcome, old, agent, version)
-	raw, err := fresh.YAML()
+	fresh, err := compare.NewBaseline(run, old)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(o.dir, baseline.FileName(agent, version))
-	if err := errors.Join(os.MkdirAll(o.dir, 0o755), os.WriteFile(path, raw, 0o644)); err != nil {
-		return fmt.Errorf("write the baseline: %w", err)
+	file, err := fresh.Write(o.dir)
+	if err != nil {
+		return err
 	}
-	fmt.Printf("%s: %d known failures (before: %d)\n", path, len(fresh.Failures), len(old.Failures))
+	fmt.Printf("%s: %d known failures (before: %d)\n", file, len(fresh.Failures), len(old.Failures))
 	return nil
 }

@@ -11,9 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nemesh/nemesh/harness/compare"
 	"github.com/nemesh/nemesh/harness/driver"
-	"github.com/nemesh/nemesh/harness/matrix"
-	"github.com/nemesh/nemesh/reports/record"
 )
 
 // bisectOptions are the flags of `nemesh bisect`.
@@ -55,23 +54,21 @@ your word; either may be the older. A version that gives no verdict is passed ov
 func (o bisectOptions) run(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, endings...)
 	defer stop()
-	all, err := o.binaries()
+	all, err := compare.Versions(o.agents)
 	if err != nil {
-		return err
+		return fmt.Errorf("--agents: %w", err)
 	}
-	good, err := matrix.Find(all, o.good)
+	good, err := compare.FindVersion(all, o.good)
 	if err != nil {
 		return fmt.Errorf("--good: %w", err)
 	}
-	bad, err := matrix.Find(all, o.bad)
+	bad, err := compare.FindVersion(all, o.bad)
 	if err != nil {
 		return fmt.Errorf("--bad: %w", err)
 	}
-	finder := runOptions{bin: o.bin}
-	if err := finder.findBinaries(); err != nil {
+	if o.bin, err = findBin(o.bin); err != nil {
 		return err
 	}
-	o.bin = finder.bin
 	scenario, err := o.theScenario(ctx)
 	if err != nil {
 		return err
@@ -80,16 +77,10 @@ func (o bisectOptions) run(ctx context.Context) error {
 		return err
 	}
 	runs := 0
-	candidates, err := matrix.Bisect(
-		ctx,
-		all,
-		good,
-		bad,
-		func(ctx context.Context, b matrix.Binary) (matrix.Answer, error) {
-			runs++
-			return o.ask(ctx, b, scenario)
-		},
-	)
+	candidates, err := compare.Bisect(all, good, bad, func(agent string) (compare.Result, error) {
+		runs++
+		return o.ask(ctx, agent, scenario)
+	})
 	if err != nil {
 		return err
 	}
@@ -100,41 +91,18 @@ func (o bisectOptions) run(ctx context.Context) error {
 		fmt.Printf("the verdict changes at ")
 	}
 	for _, c := range candidates {
-		fmt.Println(c.Path)
+		fmt.Println(c)
 	}
 	return nil
 }
 
-// binaries lists the executables in the folder, in the order of their versions.
-func (o bisectOptions) binaries() ([]matrix.Binary, error) {
-	dir, err := filepath.Abs(o.agents)
-	if err != nil {
-		return nil, fmt.Errorf("--agents: %w", err)
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("--agents: %w", err)
-	}
-	var paths []string
-	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			paths = append(paths, path)
-		}
-	}
-	if len(paths) < 2 {
-		return nil, fmt.Errorf("--agents: %s has %d executables: two are needed at least", dir, len(paths))
-	}
-	return matrix.Order(paths)
-}
-
 // checkEtcd says beforehand that an agent needs another etcd, so that it is not passed over for that. What
 // else is wrong with a binary is said when it is its turn.
-func (o bisectOptions) checkEtcd(ctx context.Context, all []matrix.Binary) error {
+func (o bisectOptions) checkEtcd(ctx context.Context, all []string) error {
 	var needs *needsV2Error
-	for _, b := range all {
+	for _, agent := range all {
 		world := o.world
-		world.choice = driver.Choice{Agent: b.Path}
+		world.choice = driver.Choice{Agent: agent}
 		if err := world.resolve(ctx, o.bin); errors.As(err, &needs) {
 			return err
 		}
@@ -144,65 +112,31 @@ func (o bisectOptions) checkEtcd(ctx context.Context, all []matrix.Binary) error
 
 // theScenario finds the one scenario that is meant.
 func (o bisectOptions) theScenario(ctx context.Context) (string, error) {
-	names, err := matrixOptions{bin: o.bin}.scenarios(ctx, []string{o.scenario})
+	names, err := chosen(ctx, o.bin, []string{o.scenario})
 	if err != nil {
 		return "", err
 	}
 	if len(names) > 1 {
-		return "", fmt.Errorf(
-			"--scenario %q matches %d scenarios, such as %q and %q: say which",
-			o.scenario,
-			len(names),
-			names[0],
-			names[1],
-		)
+		return "", fmt.Errorf("--scenario %q matches %d scenarios, such as %q and %q: say which", o.scenario,
+			len(names), names[0], names[1])
 	}
 	return names[0], nil
 }
 
-// ask runs the scenario against one binary.
-func (o bisectOptions) ask(ctx context.Context, b matrix.Binary, scenario string) (matrix.Answer, error) {
+// ask runs the scenario against one agent.
+func (o bisectOptions) ask(ctx context.Context, agent, scenario string) (compare.Result, error) {
 	world := o.world
-	world.choice = driver.Choice{Agent: b.Path}
-	reports, err := filepath.Abs(filepath.Join(o.out, b.Name()))
-	if err != nil {
-		return matrix.Unknown, fmt.Errorf("--out: %w", err)
-	}
-	fmt.Printf("\n%s\n", b.Name())
+	world.choice = driver.Choice{Agent: agent}
+	fmt.Printf("\n%s\n", filepath.Base(agent))
 	if err := world.resolve(ctx, o.bin); err != nil {
 		fmt.Printf("gives no verdict: %v\n", err)
-		return matrix.Unknown, nil
+		return compare.Result{}, nil
 	}
-	latest := filepath.Join(reports, "latest")
-	before, _ := filepath.EvalSymlinks(latest) // of an earlier bisection, if any
-	one := another{bin: o.bin, reports: reports, procs: 1, timeout: 10 * time.Minute,
-		world: world.args(), filters: exactly(scenario), out: os.Stdout}
-	if err := one.run(ctx); err != nil {
-		return matrix.Unknown, err
-	}
+	one := another{bin: o.bin, reports: filepath.Join(o.out, filepath.Base(agent)), procs: 1,
+		timeout: 10 * time.Minute, world: world.args(), filters: exactly(scenario), out: os.Stdout}
+	run, err := one.run(ctx)
 	if ctx.Err() != nil {
-		return matrix.Unknown, fmt.Errorf("interrupted: %w", ctx.Err())
+		err = fmt.Errorf("interrupted: %w", ctx.Err())
 	}
-	run, err := filepath.EvalSymlinks(latest)
-	if errors.Is(err, os.ErrNotExist) || err == nil && run == before {
-		return matrix.Unknown, nil // it said why it could not be run
-	}
-	if err != nil {
-		return matrix.Unknown, fmt.Errorf("find the run: %w", err)
-	}
-	outcome, err := matrix.ReadRun(run)
-	if err != nil {
-		return matrix.Unknown, err
-	}
-	for _, s := range outcome.Scenarios {
-		if s.Name == scenario && s.Verdict != nil {
-			switch s.Verdict.State {
-			case record.Passed:
-				return matrix.Good, nil
-			case record.Failed:
-				return matrix.Bad, nil
-			}
-		}
-	}
-	return matrix.Unknown, nil
+	return run.Result(scenario), err
 }

@@ -1,19 +1,16 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/nemesh/nemesh/reports/diff"
-	"github.com/nemesh/nemesh/reports/html"
-	"github.com/nemesh/nemesh/reports/record"
+	"github.com/nemesh/nemesh/harness/compare"
 )
 
 func diffCommand() *cobra.Command {
-	var opts diff.Options
+	var opts compare.Options
 	var page string
 	cmd := &cobra.Command{
 		Use:   "diff A B",
@@ -30,20 +27,20 @@ Exit codes: 0 nothing got worse, 1 something did, 2 a run cannot be read.`,
   nemesh diff main/record.jsonl reports/latest --html diff.html`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := record.Load(args[0])
+			a, err := compare.Read(args[0])
 			if err != nil {
 				return fmt.Errorf("run A: %w", err)
 			}
-			b, err := record.Load(args[1])
+			b, err := compare.Read(args[1])
 			if err != nil {
 				return fmt.Errorf("run B: %w", err)
 			}
-			c := diff.Compare(a, b, opts)
-			fmt.Fprint(cmd.OutOrStdout(), c.Table())
-			if err := writeDiff(page, c); err != nil {
+			d := compare.Runs(a, b, opts)
+			fmt.Fprint(cmd.OutOrStdout(), d.Table())
+			if err := writeDiff(page, d); err != nil {
 				return err
 			}
-			if c.GotWorse() {
+			if d.GotWorse() {
 				return exitError(exitFailed)
 			}
 			return nil
@@ -62,16 +59,16 @@ Exit codes: 0 nothing got worse, 1 something did, 2 a run cannot be read.`,
 	return cmd
 }
 
-func writeDiff(path string, c diff.Comparison) error {
+func writeDiff(path string, d compare.Diff) error {
 	if path == "" {
 		return nil
 	}
-	file, err := os.Create(path)
+	page, err := d.HTML()
 	if err != nil {
-		return fmt.Errorf("write the comparison: %w (choose another with --html)", err)
+		return err
 	}
-	if err := errors.Join(html.RenderDiff(file, c), file.Close()); err != nil {
-		return fmt.Errorf("write the comparison: %w", err)
+	if err := os.WriteFile(path, page, 0o644); err != nil {
+		return fmt.Errorf("write the comparison: %w (choose another with --html)", err)
 	}
 	return nil
 }

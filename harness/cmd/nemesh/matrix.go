@@ -7,14 +7,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/nemesh/nemesh/harness/compare"
 	"github.com/nemesh/nemesh/harness/driver"
-	"github.com/nemesh/nemesh/harness/matrix"
 )
 
 // matrixOptions are the flags of `nemesh matrix`.
@@ -124,11 +123,9 @@ func (o matrixOptions) run(ctx context.Context, filters []string) error {
 	if o.out, err = filepath.Abs(o.out); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
-	finder := runOptions{bin: o.bin}
-	if err := finder.findBinaries(); err != nil {
+	if o.bin, err = findBin(o.bin); err != nil {
 		return err
 	}
-	o.bin = finder.bin
 	if _, err := parseFilters(filters); err != nil {
 		return err
 	}
@@ -139,21 +136,21 @@ func (o matrixOptions) run(ctx context.Context, filters []string) error {
 		}
 		names = append(names, columns[i].name)
 	}
-	scenarios, err := o.scenarios(ctx, filters)
+	scenarios, err := chosen(ctx, o.bin, filters)
 	if err != nil {
 		return err
 	}
-	table := matrix.New(scenarios, names...)
-	for _, c := range columns {
+	table := compare.NewTable(scenarios, names)
+	for i, c := range columns {
 		if !o.again {
-			if err := table.AddRuns(c.name, o.reports(c)); err != nil {
+			if err := table.AddRuns(i, o.reports(c)); err != nil {
 				return err
 			}
 		}
-		if err := o.fill(ctx, table, c); err != nil {
+		if err := o.fill(ctx, table, i, c); err != nil {
 			return err
 		}
-		if err := o.render(table); err != nil {
+		if err := table.Write(o.out); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -162,8 +159,8 @@ func (o matrixOptions) run(ctx context.Context, filters []string) error {
 		}
 	}
 	fmt.Printf("%s\n%s\n", filepath.Join(o.out, "matrix.md"), filepath.Join(o.out, "matrix.html"))
-	for _, c := range columns {
-		if missing := table.Missing(c.name); len(missing) > 0 {
+	for i, c := range columns {
+		if missing := table.Missing(i); len(missing) > 0 {
 			fmt.Printf("%s: %d scenarios have no verdict; the same command tries them again\n", c.name, len(missing))
 			err = exitError(exitUsage)
 		}
@@ -171,48 +168,17 @@ func (o matrixOptions) run(ctx context.Context, filters []string) error {
 	return err
 }
 
-// scenarios lists those that the filters choose.
-func (o matrixOptions) scenarios(ctx context.Context, filters []string) ([]string, error) {
-	lister := runOptions{bin: o.bin, filters: filters}
-	names, err := lister.names(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if len(names) == 0 {
-		return nil, errors.New(nothingMatched(filters))
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
-}
-
 // fill runs what a column lacks and adds it to the table. The runs' own exit codes say what the table says.
-func (o matrixOptions) fill(ctx context.Context, table *matrix.Table, c column) error {
-	missing := table.Missing(c.name)
+func (o matrixOptions) fill(ctx context.Context, table *compare.Table, at int, c column) error {
+	missing := table.Missing(at)
 	fmt.Printf("%s: %d of %d scenarios to run\n", c.name, len(missing), len(table.Scenarios))
 	if len(missing) == 0 {
 		return nil
 	}
-	run := another{bin: o.bin, reports: o.reports(c), procs: o.procs, timeout: o.timeout,
+	one := another{bin: o.bin, reports: o.reports(c), procs: o.procs, timeout: o.timeout,
 		world: c.world.args(), filters: exactly(missing...), out: os.Stdout}
-	if err := run.run(ctx); err != nil {
+	if _, err := one.run(ctx); err != nil {
 		return fmt.Errorf("%s: %w", c.name, err)
 	}
-	return table.AddRuns(c.name, o.reports(c))
-}
-
-// render writes both tables.
-func (o matrixOptions) render(t *matrix.Table) error {
-	page, err := t.HTML(o.out)
-	if err != nil {
-		return err
-	}
-	err = errors.Join(
-		os.MkdirAll(o.out, 0o755),
-		os.WriteFile(filepath.Join(o.out, "matrix.md"), []byte(t.Markdown(o.out)), 0o644),
-		os.WriteFile(filepath.Join(o.out, "matrix.html"), page, 0o644),
-	)
-	if err != nil {
-		return fmt.Errorf("write the matrix: %w", err)
-	}
-	return nil
+	return table.AddRuns(at, o.reports(c))
 }

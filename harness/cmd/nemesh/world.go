@@ -1,16 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/pflag"
 
-	"github.com/nemesh/nemesh/harness/baseline"
 	"github.com/nemesh/nemesh/harness/cluster"
+	"github.com/nemesh/nemesh/harness/compare"
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/reports/record"
 )
@@ -112,7 +112,7 @@ func (w *worldFlags) resolve(ctx context.Context, bin string) error {
 	}
 	if w.baseline != "" && w.baseline != "none" {
 		if _, err := os.Stat(w.baseline); err != nil {
-			return fmt.Errorf("--baseline: %w", err)
+			return fmt.Errorf("--baseline: %w (write it with: nemesh baseline)", err)
 		}
 	}
 	d, err := driver.Open(w.choice, bin)
@@ -148,41 +148,20 @@ func (w *worldFlags) args() []string {
 	return append(args, "--backend="+w.backend, "--rules="+w.rules, "--etcd-bin="+w.etcdBin)
 }
 
-// baselines is the folder of the expected failures, beside the folder of the binaries.
-func baselines(bin string) string { return filepath.Join(filepath.Dir(bin), "fixtures", "baselines") }
-
-// findBaseline reads the expected failures of the agent. Found is false where there are none.
-func (w *worldFlags) findBaseline(bin string) (b baseline.Baseline, found bool, err error) {
-	place := w.baseline
-	switch place {
-	case "none":
-		return b, false, nil
-	case "":
-		return baseline.Find(baselines(bin), w.name, w.version)
-	}
-	info, err := os.Stat(place)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return b, false, fmt.Errorf("--baseline: %w (write it with: nemesh baseline)", err)
-	case err != nil:
-		return b, false, fmt.Errorf("--baseline: %w", err)
-	case info.IsDir():
-		return baseline.Find(place, w.name, w.version)
-	}
-	b, err = baseline.Read(place)
-	return b, err == nil, err
-}
-
 // compare compares a run with the expected failures of its agent. It returns the run's own exit code and no
 // text where there are none. Only a whole run says how things are now: one that was cut off is no baseline.
 func (w *worldFlags) compare(bin string, o *record.Outcome, own int, whole bool) (string, int, error) {
-	b, found, err := w.findBaseline(bin)
+	if w.baseline == "none" {
+		return "", own, nil
+	}
+	shipped := filepath.Join(filepath.Dir(bin), "fixtures", "baselines") // beside the folder of the binaries
+	b, found, err := compare.FindBaseline(cmp.Or(w.baseline, shipped), w.name, w.version)
 	if err != nil || !found {
 		return "", own, err
 	}
-	c := baseline.Compare(b, o)
-	said := c.Text(b)
-	if whole && len(c.Failures)+len(c.Passes) > 0 {
+	c := b.Compare(compare.Of(o, ""))
+	said := c.Text()
+	if whole && c.Changed() {
 		said += "  if this is how it is now: nemesh baseline\n"
 	}
 	return said, c.Exit(), nil
