@@ -26,7 +26,7 @@ func (n Node) Overlay(network netip.Prefix) []string {
 	var lines []string
 	for _, r := range n.Routes {
 		within := r.Dst.Bits() >= network.Bits() && network.Contains(r.Dst.Addr())
-		if r.Link == n.Device || (within && r.Link == n.Uplink && r.Via.IsValid()) {
+		if (n.Device != "" && r.Link == n.Device) || (within && r.Link == n.Uplink && r.Via.IsValid()) {
 			lines = append(lines, r.String())
 		}
 	}
