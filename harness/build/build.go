@@ -70,14 +70,13 @@ func bin(dir string, wanted []target) (string, error) {
 	return to, os.Setenv(Env, to)
 }
 
-// Has reports whether a folder has what a run of a suite needs, the Ginkgo CLI included.
-func Has(dir string) bool {
+// Paths lists what a run of a suite needs in a folder, the Ginkgo CLI included.
+func Paths(dir string) []string {
+	var paths []string
 	for _, t := range append([]target{runner}, targets...) {
-		if !executable(filepath.Join(dir, t.name)) {
-			return false
-		}
+		paths = append(paths, filepath.Join(dir, t.name))
 	}
-	return true
+	return paths
 }
 
 func executable(path string) bool {

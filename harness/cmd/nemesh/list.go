@@ -52,7 +52,7 @@ type listedDefect struct {
 var kinds = []string{"scenarios", "faults", "defects", "invariants"}
 
 func listCommand() *cobra.Command {
-	var bin string
+	var o runOptions
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list [scenarios|faults|defects|invariants]",
@@ -76,7 +76,7 @@ Faults are listed with their arguments, in brackets, and what holds for each unl
 			if len(args) > 0 {
 				wanted = args
 			}
-			l, err := list(cmd.Context(), bin, wanted)
+			l, err := list(cmd.Context(), o, wanted)
 			if err != nil {
 				return err
 			}
@@ -89,16 +89,16 @@ Faults are listed with their arguments, in brackets, and what holds for each unl
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON, for programs")
-	cmd.Flags().StringVar(&bin, "bin", "", "`folder` of the binaries (default: where nemesh is)")
+	o.suite.add(cmd.Flags())
+	cmd.Flags().StringVar(&o.bin, "bin", "", "`folder` of the binaries (default: where nemesh is)")
 	return cmd
 }
 
 // list collects what is wanted. Scenarios come from the suite itself, which only starts in a sandbox.
-func list(ctx context.Context, bin string, wanted []string) (listing, error) {
+func list(ctx context.Context, o runOptions, wanted []string) (listing, error) {
 	var l listing
-	o := runOptions{bin: bin}
 	scenarios := slices.Contains(wanted, "scenarios")
-	if scenarios || slices.Contains(wanted, "defects") {
+	if scenarios || o.suite.dir != "" || slices.Contains(wanted, "defects") {
 		if err := o.findBinaries(); err != nil {
 			return l, err
 		}
@@ -118,6 +118,13 @@ func list(ctx context.Context, bin string, wanted []string) (listing, error) {
 	}
 	if slices.Contains(wanted, "invariants") {
 		for _, v := range checker.All() {
+			l.Invariants = append(l.Invariants, listedOne{v.ID, v.Statement})
+		}
+		own, err := o.suite.ask(ctx, o.bin)
+		if err != nil {
+			return l, err
+		}
+		for _, v := range own.Invariants {
 			l.Invariants = append(l.Invariants, listedOne{v.ID, v.Statement})
 		}
 	}
