@@ -28,10 +28,10 @@ type (
 	LeaseReader interface {
 		Leases(ctx context.Context, w World) ([]Lease, error)
 	}
-	// Networked says with what pods are made on one node, in place of Driver.CNI: of an agent that leaves a CNI
-	// configuration list on its node, say.
+	// Networked says with which CNI configuration list pods are made on one node, in place of that of
+	// Driver.CNI: of an agent that leaves one on its node, say.
 	Networked interface {
-		CNIOn(m *node.Machine) (confList []byte, binDirs []string, err error)
+		CNIOn(m *node.Machine) (confList []byte, err error)
 	}
 	// KeyKeeper keeps flannel's keys in etcd, under a prefix; "" for none.
 	KeyKeeper interface{ KeyPrefix() string }
@@ -87,11 +87,11 @@ func ReadinessOf(d Driver) Readiness {
 
 // CNIOf returns with what pods are made on a machine.
 func CNIOf(d Driver, m *node.Machine) (confList []byte, binDirs []string, err error) {
-	if n, ok := d.(Networked); ok {
-		return n.CNIOn(m)
-	}
 	confList, binDirs = d.CNI()
-	return confList, binDirs, nil
+	if n, ok := d.(Networked); ok {
+		confList, err = n.CNIOn(m)
+	}
+	return confList, binDirs, err
 }
 
 // Supervised reports whether a driver's agent counts on being started again when it ends by itself.
