@@ -31,8 +31,10 @@ func reservations(c *suite.Cluster, name string) string {
 	GinkgoHelper()
 	n, err := c.Node(name)
 	Expect(err).NotTo(HaveOccurred())
+	network, err := n.Network()
+	Expect(err).NotTo(HaveOccurred())
 	var list struct{ Name string }
-	Expect(json.Unmarshal(n.Network().ConfList, &list)).To(Succeed())
+	Expect(json.Unmarshal(network.ConfList, &list)).To(Succeed())
 	return filepath.Join("/var/lib/cni/networks", list.Name)
 }
 
@@ -42,7 +44,9 @@ func saysOurs(c *suite.Cluster, name, words string) types.GomegaMatcher {
 	GinkgoHelper()
 	n, err := c.Node(name)
 	Expect(err).NotTo(HaveOccurred())
-	if !strings.Contains(string(n.Network().ConfList), "overlay-cni") {
+	network, err := n.Network()
+	Expect(err).NotTo(HaveOccurred())
+	if !strings.Contains(string(network.ConfList), "overlay-cni") {
 		return HaveOccurred()
 	}
 	return MatchError(ContainSubstring(words))
@@ -181,7 +185,8 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			n, err := c.Node("node01")
 			Expect(err).NotTo(HaveOccurred())
 			before := leftovers(c, "node01")
-			network := n.Network()
+			network, err := n.Network()
+			Expect(err).NotTo(HaveOccurred())
 			bridge, err := invoke.FindInPath("bridge", network.BinDirs)
 			Expect(err).NotTo(HaveOccurred())
 			env := n.Path(c.SubnetFile())

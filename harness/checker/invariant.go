@@ -87,7 +87,8 @@ func Find(id string) (Invariant, error) {
 // Result is what became of one invariant.
 type Result struct {
 	ID string
-	// OK says that it holds, Waived that the scenario meant to break it.
+	// OK says that it holds, Waived that the scenario meant to break it, or that it was not judged since an agent
+	// lacks what it is about.
 	OK, Waived bool
 	// Violations are the sentences of Check; Why is the reason of the waiver.
 	Violations []string
@@ -111,6 +112,9 @@ func Check(s Snapshot, waived map[string]string) []Result {
 
 // Judge judges a snapshot by one invariant.
 func Judge(v Invariant, s Snapshot, waived map[string]string) Result {
+	if why, ok := s.Unasked[v.ID]; ok {
+		return Result{ID: v.ID, Waived: true, Why: why}
+	}
 	r := Result{ID: v.ID, Violations: v.Check(s)}
 	r.OK = len(r.Violations) == 0
 	r.Why, r.Waived = waived[v.ID]

@@ -43,7 +43,7 @@ func (n Node) Overlay(network netip.Prefix) []string {
 	var lines []string
 	for _, r := range n.Routes {
 		within := r.Dst.Bits() >= network.Bits() && network.Contains(r.Dst.Addr())
-		if r.Device == n.Device || (within && r.Device == n.Uplink && r.Via.IsValid()) {
+		if (n.Device != "" && r.Device == n.Device) || (within && r.Device == n.Uplink && r.Via.IsValid()) {
 			lines = append(lines, routeLine(r))
 		}
 	}

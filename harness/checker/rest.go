@@ -42,16 +42,18 @@ const (
 type Checker struct {
 	c     *cluster.Cluster
 	links []string // of the sandbox, before there was a cluster
+	live  []Live
 
 	mu     sync.Mutex
 	output map[string]*output // by machine
 	waived map[string]string  // why an invariant may be broken, by its id
 }
 
-// New makes a checker for a cluster that is not built yet, whose links in the sandbox it can tell by that.
-func New() (*Checker, error) {
+// New makes a checker for a cluster that is not built yet, whose links in the sandbox it can tell by that. It
+// judges by a suite's own invariants as well.
+func New(live ...Live) (*Checker, error) {
 	links, err := SandboxLinks()
-	return &Checker{links: links, output: map[string]*output{}, waived: map[string]string{}}, err
+	return &Checker{links: links, live: live, output: map[string]*output{}, waived: map[string]string{}}, err
 }
 
 // Watch has the checker hear what the cluster's programs write; it is for cluster.New.
@@ -63,8 +65,10 @@ func (k *Checker) Watch(c *cluster.Cluster) {
 // Waive says that the scenario means to break an invariant, and why: its violations are recorded and do not
 // fail it. An id that there is not, or no reason, is an error.
 func (k *Checker) Waive(id, why string) error {
-	if _, err := Find(id); err != nil {
-		return err
+	if own := slices.ContainsFunc(k.live, func(v Live) bool { return v.ID == id }); !own {
+		if _, err := Find(id); err != nil {
+			return err
+		}
 	}
 	if why == "" {
 		return fmt.Errorf("invariant %s is waived without a reason: give one", id)
@@ -88,14 +92,14 @@ func (k *Checker) AtRest(ctx context.Context) ([]Result, error) {
 	if err := k.c.Mend(ctx); err != nil {
 		return nil, fmt.Errorf("heal before the invariants are checked: %w", err)
 	}
-	s, err := k.waitRest(ctx)
+	s, live, err := k.waitRest(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("check the invariants: %w", err)
 	}
 	if s.Join, err = k.join(ctx, s); err != nil {
 		return nil, fmt.Errorf("have a peer join: %w", err)
 	}
-	results := Check(s, k.waivers())
+	results := append(Check(s, k.waivers()), live...)
 	for _, r := range results {
 		k.writeInvariant(r)
 	}
@@ -126,19 +130,24 @@ func (k *Checker) writeInvariant(r Result) {
 }
 
 // waitRest takes snapshots until one violates nothing that is not waived, or the time for that is over.
-func (k *Checker) waitRest(ctx context.Context) (Snapshot, error) {
+// It returns the last one, and how the suite's own invariants were judged with it.
+func (k *Checker) waitRest(ctx context.Context) (Snapshot, []Result, error) {
 	var s Snapshot
+	var live []Result
 	var unread error
 	_ = wait.Within(ctx, restWithin, 20*time.Millisecond, func(context.Context) error {
 		if s, unread = k.Snapshot(ctx); unread != nil {
 			return unread
 		}
-		if text := Failures(Check(s, k.waivers())); text != "" {
+		if live, unread = k.look(ctx, s); unread != nil {
+			return unread
+		}
+		if text := Failures(append(Check(s, k.waivers()), live...)); text != "" {
 			return errors.New(text)
 		}
 		return nil
 	}) // what is not right by then is judged
-	return s, errors.Join(unread, ctx.Err())
+	return s, live, errors.Join(unread, ctx.Err())
 }
 
 // Snapshot reads all that the invariants judge, as it is now. Of a lease or a record without an IPv4 subnet
@@ -147,7 +156,7 @@ func (k *Checker) Snapshot(ctx context.Context) (Snapshot, error) {
 	o := k.c.Options()
 	s := Snapshot{
 		Network: o.Network, SubnetLen: o.SubnetLen, Backend: o.Backend, VNI: o.VNI, Hold: o.PeerHold,
-		Nodes: make([]Node, len(k.c.AllNodes())),
+		Nodes: make([]Node, len(k.c.AllNodes())), Unasked: k.unasked(),
 	}
 	if s.Hold == 0 {
 		s.Hold = 24 * time.Hour // the agent's own default
@@ -156,11 +165,17 @@ func (k *Checker) Snapshot(ctx context.Context) (Snapshot, error) {
 	defer cancel()
 	reading, readCtx := errgroup.WithContext(ctx)
 	reading.Go(func() (err error) {
+		if k.c.Lacks(driver.FeatureLeases) != nil {
+			return nil
+		}
 		s.Leases, err = k.c.Leases(readCtx)
 		s.Leases = slices.DeleteFunc(s.Leases, func(l flannelkeys.Lease) bool { return !l.Subnet.IsValid() })
 		return err
 	})
 	reading.Go(func() (err error) {
+		if k.c.Lacks(driver.FeatureKeys) != nil {
+			return nil
+		}
 		s.Owners, err = k.c.Control().Owners(readCtx)
 		s.Owners = slices.DeleteFunc(s.Owners, func(o flannelkeys.Owner) bool { return !o.Subnet.IsValid() })
 		return err
@@ -205,7 +220,9 @@ func (k *Checker) join(
 	ctx context.Context,
 	s Snapshot,
 ) (*Join, error) {
-	if _, ok := k.waivers()["agent-makes-progress"]; ok {
+	const asked = "agent-makes-progress"
+	_, waived := k.waivers()[asked]
+	if _, ok := s.Unasked[asked]; ok || waived {
 		return nil, nil //nolint:nilnil // nobody was made to join, and nobody asks
 	}
 	j := &Join{Within: k.joinWithin(), Peer: flannelkeys.Lease{

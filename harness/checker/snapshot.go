@@ -25,6 +25,9 @@ type Snapshot struct {
 	Nodes  []Node
 	// Join is what a peer that joined and left brought about; nil if none was made to.
 	Join *Join
+	// Unasked are the invariants that cannot be judged, since an agent lacks what they are about, by id, each
+	// with the reason.
+	Unasked map[string]string
 	// Left lists what a closed world left in the sandbox.
 	Left []string
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,10 +27,13 @@ import (
 const readyWithin = 20 * time.Second
 
 // spec tells an agent about its node.
-func (c *Cluster) spec(n *Node) driver.Spec {
+func (c *Cluster) spec(name string, addr netip.Addr) driver.Spec {
 	s := driver.Spec{
-		Node: n.Name(), PublicIP: n.Addr(), Uplink: node.Uplink, LeaseTTL: c.opts.LeaseTTL, Resync: c.opts.Resync, PeerHold: c.opts.PeerHold,
-		VNI: c.opts.VNI,
+		Node: name, PublicIP: addr, Uplink: node.Uplink, LeaseTTL: c.opts.LeaseTTL, Resync: c.opts.Resync,
+		PeerHold: c.opts.PeerHold, VNI: c.opts.VNI, Network: c.opts.Network, SubnetLen: c.opts.SubnetLen,
+	}
+	for i := range c.opts.Nodes {
+		s.Nodes = append(s.Nodes, driver.Peer{Name: nodeName(i), Addr: c.opts.addr(i)})
 	}
 	c.control.Introduce(&s)
 	return s
@@ -42,7 +46,7 @@ func (c *Cluster) RunAgent(ctx context.Context, name string, args ...string) (*n
 	if err != nil {
 		return nil, err
 	}
-	spec := c.spec(n)
+	spec := c.spec(n.Name(), n.Addr())
 	spec.ExtraArgs = args
 	p, err := n.Start(ctx, n.driver.Command(spec))
 	if err != nil {
@@ -78,7 +82,7 @@ func (c *Cluster) launchAgent(
 	if n.agent != nil && n.agent.Running() {
 		return nil, fmt.Errorf("the agent on %s runs already", name)
 	}
-	spec := c.spec(n)
+	spec := c.spec(n.Name(), n.Addr())
 	spec.ExtraArgs = args
 	command := change(n.driver.Command(spec))
 	command.Notify = true
@@ -187,11 +191,11 @@ func (c *Cluster) startOnce(
 	if err != nil {
 		return nil, err
 	}
-	err = c.wait(ctx, "the agent on "+name+" is ready", agent, func() (bool, error) {
-		if err := ready(agent, n, began); err != nil {
+	err = c.wait(ctx, "the agent on "+name+" is ready", agent, func(ctx context.Context) (bool, error) {
+		if err := ready(ctx, agent, n, began); err != nil {
 			return false, err
 		}
-		if !c.HasDevice() {
+		if !n.HasDevice() {
 			return true, nil
 		}
 		_, err = n.Netlink().LinkByName(n.Device())
@@ -214,6 +218,9 @@ func hint(agent *node.Process, n *Node, began time.Time) error {
 			return errors.New("an agent must stay in the foreground: if it went into the background, give it the " +
 				"argument that keeps it from that")
 		}
+		return nil
+	}
+	if n.driver.SubnetFile() == "" {
 		return nil
 	}
 	for _, dir := range []string{"/run", "/var/lib"} {
@@ -247,10 +254,13 @@ func hint(agent *node.Process, n *Node, began time.Time) error {
 	return nil
 }
 
-// ready reports, as an error, why an agent is not taken for ready: it has neither said so nor written its
-// subnet file since it began, or not that of the two which its driver names. A file of before is no proof: a
-// signal may still find it without a handler.
-func ready(agent *node.Process, n *Node, began time.Time) error {
+// ready reports, as an error, why an agent is not taken for ready: its driver, which looks itself, says so, or
+// it has neither said that it is nor written its subnet file since it began, or not that of the two which its
+// driver names. A file of before is no proof: a signal may still find it without a handler.
+func ready(ctx context.Context, agent *node.Process, n *Node, began time.Time) error {
+	if p, ok := n.driver.(driver.Prober); ok {
+		return p.Ready(ctx, n.Machine)
+	}
 	how, file := driver.ReadinessOf(n.driver), n.Path(n.driver.SubnetFile())
 	if how != driver.ReadySubnetFile {
 		select {
@@ -308,9 +318,11 @@ func (c *Cluster) Agent(name string) (*node.Process, error) {
 }
 
 // HasDevice reports whether the backend has a device of its own, through which it reaches its peers.
-func (c *Cluster) HasDevice() bool { return c.opts.Backend != BackendHostGW }
+func (c *Cluster) HasDevice() bool { return c.opts.Backend != BackendHostGW && c.Device() != "" }
 
 // WaitConverged waits until every node with a running agent has forwarding entries for all others with one.
+// Where an agent does not keep flannel's keys, and so need not have flannel's entries, it waits for a route to
+// each subnet that can be read.
 func (c *Cluster) WaitConverged(ctx context.Context) error {
 	var running []*Node
 	for _, n := range c.nodes {
@@ -325,7 +337,10 @@ func (c *Cluster) WaitConverged(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			return c.wait(waitCtx, n.Name()+" knows every other node", agent, func() (bool, error) {
+			return c.wait(waitCtx, n.Name()+" knows every other node", agent, func(ctx context.Context) (bool, error) {
+				if c.Lacks(driver.FeatureKeys) != nil {
+					return n.leads(ctx, running)
+				}
 				return c.knows(n, running)
 			})
 		})
@@ -338,7 +353,7 @@ func (c *Cluster) WaitConverged(ctx context.Context) error {
 func (c *Cluster) knows(n *Node, all []*Node) (bool, error) {
 	there := map[string]bool{}
 	what := "forwarding entry for"
-	if c.HasDevice() {
+	if n.HasDevice() {
 		entries, err := observe.FDB(n.NetNS(), n.Device())
 		if err != nil {
 			return false, err
@@ -448,10 +463,10 @@ func (c *Cluster) wait(
 	ctx context.Context,
 	what string,
 	agent *node.Process,
-	holds func() (bool, error),
+	holds func(context.Context) (bool, error),
 ) error {
-	err := wait.Within(ctx, readyWithin, 5*time.Millisecond, func(context.Context) error {
-		ok, err := holds()
+	err := wait.Within(ctx, readyWithin, 5*time.Millisecond, func(ctx context.Context) error {
+		ok, err := holds(ctx)
 		if ok {
 			return nil
 		}

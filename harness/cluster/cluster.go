@@ -73,8 +73,9 @@ type Cluster struct {
 // Node is one machine of a cluster with its agent.
 type Node struct {
 	*node.Machine
-	driver driver.Driver
-	vni    int
+	driver  driver.Driver
+	vni     int
+	backend string
 
 	mu    sync.Mutex
 	agent *node.Process
@@ -181,11 +182,11 @@ func (o Options) check() error {
 // v2 reports whether an agent speaks etcd's v2 API.
 func (o Options) v2() bool {
 	for _, d := range o.AgentOf {
-		if driver.Lacks(d, driver.FeatureEtcdV3) != nil {
+		if driver.NeedsV2(d) {
 			return true
 		}
 	}
-	return driver.Lacks(o.Agent, driver.FeatureEtcdV3) != nil
+	return driver.NeedsV2(o.Agent)
 }
 
 func (c *Cluster) build(ctx context.Context, watch []func(*Cluster)) error {
@@ -213,13 +214,14 @@ func (c *Cluster) build(ctx context.Context, watch []func(*Cluster)) error {
 		if other, ok := c.opts.AgentOf[name]; ok {
 			d = other
 		}
+		addr := c.opts.addr(i)
 		_, keep := d.CNI()
-		keep = append(slices.Clip(keep), filepath.Dir(d.Command(driver.Spec{}).Path))
-		m, err := c.machine(ctx, name, underlay.Plus(c.opts.FirstNode, i), keep)
+		keep = append(slices.Clip(keep), filepath.Dir(d.Command(c.spec(name, addr)).Path))
+		m, err := c.machine(ctx, name, addr, keep)
 		if err != nil {
 			return errors.Join(err, starting.Wait())
 		}
-		c.nodes = append(c.nodes, &Node{Machine: m, driver: d, vni: c.opts.VNI})
+		c.nodes = append(c.nodes, &Node{Machine: m, driver: d, vni: c.opts.VNI, backend: c.opts.Backend})
 		if c.opts.hasIPv6(name) {
 			if err := m.SetAddr6(c.opts.underlay6(m.Addr())); err != nil {
 				return errors.Join(err, starting.Wait())

@@ -4,16 +4,27 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"net/netip"
 	"os"
+
+	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 )
 
 // Lease is a subnet lease as it stands in etcd.
 type Lease = flannelkeys.Lease
 
-// Leases reads the subnet leases, sorted by key.
-func (c *Cluster) Leases(ctx context.Context) ([]Lease, error) { return c.control.Leases(ctx) }
+// Leases reads the subnet leases, sorted by key: those of the control plane, or of an agent that keeps them
+// elsewhere what its driver tells. The error is a *driver.LacksError where it tells none.
+func (c *Cluster) Leases(ctx context.Context) ([]Lease, error) {
+	if err := driver.Lacks(c.opts.Agent, driver.FeatureLeases); err != nil {
+		return nil, err
+	}
+	if r, ok := c.opts.Agent.(driver.LeaseReader); ok {
+		return c.toldLeases(ctx, r)
+	}
+	return c.control.Leases(ctx)
+}
 
 // EtcdLeases lists the ids of all leases in etcd, whatever hangs on them.
 func (c *Cluster) EtcdLeases(ctx context.Context) ([]int64, error) {
@@ -50,13 +61,20 @@ func (c *Cluster) LeaseOf(ctx context.Context, node string) (string, error) {
 
 // SubnetOf returns the key of the subnet that a node's subnet file names, such as 10.5.3.0-24.
 func (c *Cluster) SubnetOf(node string) (string, error) {
-	m, err := c.Machine(node)
+	n, err := c.Node(node)
 	if err != nil {
 		return "", err
 	}
-	env, err := os.ReadFile(m.Path(c.SubnetFile()))
+	return n.subnetKey()
+}
+
+func (n *Node) subnetKey() (string, error) {
+	if err := driver.Lacks(n.driver, driver.FeatureSubnetFile); err != nil {
+		return "", err
+	}
+	env, err := os.ReadFile(n.Path(n.driver.SubnetFile()))
 	if err != nil {
-		return "", fmt.Errorf("read the subnet file of %s: %w", node, err)
+		return "", fmt.Errorf("read the subnet file of %s: %w", n.Name(), err)
 	}
 	subnet, err := flannelkeys.ParseEnv(env)
 	return subnet.Key(), err

@@ -178,5 +178,8 @@ func (o Options) hasNode(name string) bool {
 	return false
 }
 
+// addr returns the address of the node with index i, counted from 0.
+func (o Options) addr(i int) netip.Addr { return underlay.Plus(o.FirstNode, i) }
+
 // nodeName returns the name of the node with index i, counted from 0.
 func nodeName(i int) string { return fmt.Sprintf("node%02d", i+1) }

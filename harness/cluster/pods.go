@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/probe"
 	"github.com/nemesh/nemesh/reports/record"
@@ -18,7 +19,11 @@ func (c *Cluster) AddPod(ctx context.Context, nodeName, podName string) (*pod.Po
 	if err != nil {
 		return nil, err
 	}
-	return c.AddPodIn(ctx, nodeName, podName, n.Network())
+	network, err := n.Network()
+	if err != nil {
+		return nil, err
+	}
+	return c.AddPodIn(ctx, nodeName, podName, network)
 }
 
 // AddPodIn is AddPod in a CNI network that is not the node's own.
@@ -40,9 +45,12 @@ func (c *Cluster) AddPodIn(ctx context.Context, nodeName, podName string, in pod
 }
 
 // Network is the CNI network in which the node's pods are.
-func (n *Node) Network() pod.Network {
-	confList, binDirs := n.driver.CNI()
-	return pod.Network{ConfList: confList, BinDirs: binDirs}
+func (n *Node) Network() (pod.Network, error) {
+	confList, binDirs, err := driver.CNIOf(n.driver, n.Machine)
+	if err != nil {
+		return pod.Network{}, fmt.Errorf("find out with what pods are made on %s: %w", n.Name(), err)
+	}
+	return pod.Network{ConfList: confList, BinDirs: binDirs}, nil
 }
 
 // VanishPod takes a pod away without telling CNI, as a crash does.
@@ -67,7 +75,11 @@ func (c *Cluster) CollectGarbage(ctx context.Context, nodeName string) error {
 	if err != nil {
 		return err
 	}
-	return pod.GC(ctx, n.Machine, n.Network(), c.PodsOn(nodeName)...)
+	network, err := n.Network()
+	if err != nil {
+		return err
+	}
+	return pod.GC(ctx, n.Machine, network, c.PodsOn(nodeName)...)
 }
 
 // ForgetPod has the cluster and the mesh forget a pod that is gone.

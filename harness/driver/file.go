@@ -138,9 +138,12 @@ func (f fileFields) check() error {
 	if f.Ready != ReadyNotify && f.Ready != ReadySubnetFile {
 		refuse("ready is %q: it is %s (sd_notify) or %s", f.Ready, ReadyNotify, ReadySubnetFile)
 	}
+	if f.Ready == ReadySubnetFile && f.SubnetFile == "" {
+		refuse("ready is %s and subnet_file is \"\": without such a file it is %s", f.Ready, ReadyNotify)
+	}
 	for name, path := range map[string]string{"subnet_file": f.SubnetFile, "key_prefix": f.KeyPrefix} {
-		if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") {
-			refuse("%s is %q: it begins with a slash and does not end with one", name, path)
+		if path != "" && !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") {
+			refuse("%s is %q: it begins with a slash and does not end with one, or is \"\" for none", name, path)
 		}
 	}
 	for _, l := range f.Lacks {

@@ -20,8 +20,9 @@ const (
 
 // Choice is what a user says of the overlay to test.
 type Choice struct {
-	// Agent is a driver file (*.yaml, *.yml) or a binary: one whose name begins with "overlayd" is driven as
-	// this repository's, any other as flannel's. Empty, or "ours", is this repository's own.
+	// Agent is the name of a driver that has been registered, a driver file (*.yaml, *.yml) or a binary: one whose
+	// name begins with "overlayd" is driven as this repository's, any other as flannel's. Empty, or "ours", is
+	// this repository's own.
 	Agent string
 	// CNIConf is a CNI configuration list to use instead of the driver's, CNIDirs where its plugins are.
 	CNIConf string
@@ -57,7 +58,7 @@ func (c Choice) Absolute() (Choice, error) {
 		errs = append(errs, err)
 		return full
 	}
-	if c.Agent != "" && c.Agent != oursWord {
+	if _, own := registered(c.Agent); !own && c.Agent != "" && c.Agent != oursWord {
 		c.Agent = abs(c.Agent)
 	}
 	if c.CNIConf != "" {
@@ -76,6 +77,9 @@ const oursWord = "ours"
 // Open returns the driver of a choice. Bin is the folder with this repository's binaries, whose CNI plugins
 // serve an agent that comes without. That a binary is missing is for Check to say.
 func Open(c Choice, bin string) (Driver, error) {
+	if d, found, err := openRegistered(c); found {
+		return d, err
+	}
 	ours := Ours{Bin: bin, CNIDirs: c.CNIDirs}
 	if c.CNIConf != "" {
 		raw, err := readConfList(c.CNIConf)

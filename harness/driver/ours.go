@@ -97,6 +97,9 @@ func (o Ours) Command(s Spec) node.Command {
 	return node.Command{Name: "overlayd", Path: o.agent(), Args: args}
 }
 
+// KeyPrefix is flannel's.
+func (o Ours) KeyPrefix() string { return DefaultPrefix }
+
 // StateDir is where the agent keeps what outlives it.
 func (o Ours) StateDir() string { return "/var/lib/overlayd" }
 

@@ -253,6 +253,9 @@ func (l leg) farUplink() (Verdict, bool) {
 
 // onUnderlay asks why a packet that left the uplink did not come to the other node.
 func (l leg) onUnderlay(s stage, before Sighting) Verdict {
+	if v, ok := l.strayed(); ok {
+		return v
+	}
 	if s.kind == portIn {
 		port, ok := l.o.State[SwitchName].Link(l.from.Port)
 		if !ok || !port.Up {
@@ -281,6 +284,20 @@ func (l leg) onUnderlay(s stage, before Sighting) Verdict {
 		}
 	}
 	return l.unexplained(before)
+}
+
+// strayed finds a packet to a pod that left by the default route: of an overlay without a tunnel, it looks on
+// the uplink as if it were on its way.
+func (l leg) strayed() (Verdict, bool) {
+	if !l.dst.IsPod() || l.tunnelled() {
+		return Verdict{}, false
+	}
+	route, found := l.o.State[l.from.Name].Lookup(l.dstAddr)
+	if !found || route.Dst.Bits() > 0 {
+		return Verdict{}, false
+	}
+	return l.lost(NoRoute, l.from.Name, l.from.Uplink, "no route on %s to %s: it takes %q", l.from.Name,
+		l.subnet(l.dstAddr), route), true
 }
 
 // decapsulated asks why what came in by the uplink did not come out of the VXLAN device.

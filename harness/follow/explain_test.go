@@ -181,6 +181,18 @@ func TestExplain(t *testing.T) {
 			"request lost on node02 at flannel.1: reverse path filtering refuses the source 172.16.1.2: there is " +
 				"no way back to it",
 		},
+		"out by the default route, of an overlay without a tunnel": {
+			func(o *Observation) {
+				o.Nodes[0].Device, o.Nodes[1].Device = "", ""
+				o.seenUntil(Request, 5)
+				s := o.State["node01"]
+				s.Routes[2] = observe.Route{Dst: netip.MustParsePrefix("0.0.0.0/0"),
+					Via: netip.MustParseAddr("192.168.200.1"), Device: "eth0", Type: "unicast", Table: 254}
+				o.State["node01"] = s
+			}, NoRoute,
+			`request lost on node01 at eth0: no route on node01 to 172.16.2.0/24: it takes "default via ` +
+				`192.168.200.1 dev eth0"`,
+		},
 		"reply arrived and was not taken": {
 			func(o *Observation) { o.seenUntil(Request, whole); o.seenUntil(Reply, whole) }, Unexplained,
 			"reply lost on pod1 at eth0: it was seen there last, and nothing in the kernel's state says why it " +

@@ -2,6 +2,7 @@ package node
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -29,6 +32,8 @@ type Command struct {
 	Path, Argv0 string
 	// Args are its arguments. Env replaces the environment; nil keeps the harness's own.
 	Args, Env []string
+	// StopSignal is what asks the program to end; SIGTERM if 0.
+	StopSignal syscall.Signal
 	// Notify gives the program a socket on which it can say that it is ready (sd_notify(3)); see
 	// Process.Ready.
 	Notify bool
@@ -239,7 +244,7 @@ func (p *Process) Signal(s syscall.Signal) error {
 	if !p.Running() {
 		return nil
 	}
-	if s == syscall.SIGTERM || s == syscall.SIGKILL || s == syscall.SIGINT || s == syscall.SIGQUIT {
+	if s == p.stopSignal() || s == syscall.SIGTERM || s == syscall.SIGKILL || s == syscall.SIGINT || s == syscall.SIGQUIT {
 		p.mu.Lock()
 		p.told = true
 		p.mu.Unlock()
@@ -258,15 +263,18 @@ func (p *Process) Kill(ctx context.Context) error {
 	return p.wait(ctx, "SIGKILL")
 }
 
-// Terminate sends SIGTERM and waits at most grace for the end. It resumes a paused process, as systemd does,
-// because a paused process cannot end.
+func (p *Process) stopSignal() syscall.Signal { return cmp.Or(p.command.StopSignal, syscall.SIGTERM) }
+
+// Terminate asks the process to end (Command.StopSignal) and waits at most grace for it. It resumes a paused
+// process, as systemd does, because a paused process cannot end.
 func (p *Process) Terminate(ctx context.Context, grace time.Duration) error {
-	if err := errors.Join(p.Signal(syscall.SIGTERM), p.Signal(syscall.SIGCONT)); err != nil {
+	stop := p.stopSignal()
+	if err := errors.Join(p.Signal(stop), p.Signal(syscall.SIGCONT)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	return p.wait(ctx, "SIGTERM")
+	return p.wait(ctx, unix.SignalName(stop))
 }
 
 // Pause stops the process and its children (SIGSTOP). They go on when Resume has been called as often as

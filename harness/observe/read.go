@@ -245,6 +245,25 @@ func Gateways(handle netns.NsHandle) ([]netip.Addr, error) {
 	return gateways, nil
 }
 
+// Destinations lists where the IPv4 routes of a network namespace's main table lead, without the default.
+func Destinations(handle netns.NsHandle) ([]netip.Prefix, error) {
+	r, err := open(handle)
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	defer r.nl.Close()
+	if err := r.routes(); err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	var destinations []netip.Prefix
+	for _, route := range r.Routes {
+		if route.Table == unix.RT_TABLE_MAIN && route.Dst.Addr().Is4() && route.Dst.Bits() > 0 {
+			destinations = append(destinations, route.Dst)
+		}
+	}
+	return destinations, nil
+}
+
 // Neighbours lists the IPv4 neighbour entries of a device. That there is no such device is an error.
 func Neighbours(handle netns.NsHandle, device string) ([]Neighbour, error) {
 	return entriesOf(handle, device, unix.AF_INET)

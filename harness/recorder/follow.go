@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nemesh/nemesh/harness/cluster"
+	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/follow"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/pod"
@@ -39,8 +40,12 @@ func (r *Recorder) Follow(ctx context.Context, from, to string) (follow.Trace, e
 		return follow.Trace{}, err
 	}
 	for _, n := range r.c.AllNodes() {
+		device := ""
+		if n.HasDevice() {
+			device = n.Device()
+		}
 		path.Nodes = append(path.Nodes, follow.Node{
-			Name: n.Name(), Addr: n.Addr(), Bridge: node.Bridge, Device: n.Device(), Uplink: node.Uplink,
+			Name: n.Name(), Addr: n.Addr(), Bridge: node.Bridge, Device: device, Uplink: node.Uplink,
 			Port: n.Name(), NS: n.NetNS(),
 		})
 	}
@@ -81,11 +86,12 @@ func traceEvent(t follow.Trace) *record.Trace {
 	return e
 }
 
-// leasesForPackets returns the leases that etcd has; when it does not answer, those that it had last.
+// leasesForPackets returns the leases that there are; when etcd, which has them, does not answer, those that it
+// had last.
 func (r *Recorder) leasesForPackets(ctx context.Context) []cluster.Lease {
 	ctx, cancel := context.WithTimeout(ctx, leasesWithin)
 	defer cancel()
-	if r.c.Etcd().Running() {
+	if r.c.Etcd().Running() || r.c.Lacks(driver.FeatureKeys) != nil {
 		if all, err := r.c.Leases(ctx); err == nil {
 			return all
 		}

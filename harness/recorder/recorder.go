@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/nemesh/nemesh/harness/cluster"
+	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/etcd"
 	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/probe"
@@ -182,7 +183,10 @@ func (r *Recorder) kernelState() ([]record.State, error) {
 }
 
 func (r *Recorder) leaseLines(ctx context.Context) ([]string, error) {
-	if !slices.ContainsFunc(r.c.Etcd().Members(), (*etcd.Member).Running) {
+	if err := r.c.Lacks(driver.FeatureLeases); err != nil {
+		return []string{err.Error()}, nil
+	}
+	if r.c.Lacks(driver.FeatureKeys) == nil && !slices.ContainsFunc(r.c.Etcd().Members(), (*etcd.Member).Running) {
 		return []string{"etcd is not running"}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

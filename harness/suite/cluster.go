@@ -35,7 +35,7 @@ func (s *Suite) Cluster(ctx context.Context, opts Options) *Cluster {
 	}
 	c := &Cluster{}
 	var err error
-	if c.checker, err = checker.New(); err != nil {
+	if c.checker, err = checker.New(registered.of(c)...); err != nil {
 		notProven(err)
 	}
 	c.Cluster, err = cluster.New(ctx, opts.WithEnv(), s.record.For(ginkgo.CurrentSpecReport().FullText()),

@@ -22,6 +22,7 @@
 package suite
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -41,14 +42,28 @@ const Long = ginkgo.SpecPriority(1)
 // Main is the TestMain of a suite: it builds the programs that a world needs, enters the sandbox and runs the
 // specs there. It does not return.
 func Main(m *testing.M) {
+	sandbox.DispatchPart()
+	if os.Getenv(AskEnv) != "" {
+		orExit(answer(context.Background(), os.Stdout))
+		os.Exit(0)
+	}
 	if !sandbox.Inside() {
-		if _, err := build.Bin(); err != nil {
-			fmt.Fprintln(os.Stderr, "nemesh:", err)
-			os.Exit(2)
-		}
+		_, err := build.Bin()
+		orExit(err)
 	}
 	sandbox.Enter()
+	if dir := os.Getenv(DirEnv); dir != "" {
+		orExit(os.Chdir(dir))
+	}
 	os.Exit(m.Run())
+}
+
+// orExit ends a suite that cannot run.
+func orExit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "nemesh:", err)
+		os.Exit(2)
+	}
 }
 
 // Run runs the specs of a suite.

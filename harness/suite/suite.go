@@ -220,7 +220,7 @@ func interrupted(r types.SpecReport) bool {
 		r.State == types.SpecStateTimedout && strings.HasPrefix(r.Failure.Message, "A suite timeout")
 }
 
-// location is where the spec failed, or where it stands, from the repository's root on.
+// location is where the spec failed, or where it stands: the folder of the suite, its file and the line.
 func location(r types.SpecReport) string {
 	at := r.LeafNodeLocation
 	if r.Failed() && r.Failure.Location.FileName != "" {
@@ -229,6 +229,10 @@ func location(r types.SpecReport) string {
 	file := at.FileName
 	if i := strings.LastIndex(file, "/scenarios/"); i >= 0 {
 		file = file[i+1:]
+	} else if dir, err := os.Getwd(); err == nil {
+		if short, err := filepath.Rel(filepath.Dir(dir), file); err == nil && filepath.IsLocal(short) {
+			file = short
+		}
 	}
 	return fmt.Sprintf("%s:%d", file, at.LineNumber)
 }

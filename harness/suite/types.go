@@ -35,20 +35,19 @@ type (
 	World = fault.World
 )
 
-// The overlay under test.
-type (
-	// Driver says how an overlay under test is started, found ready and used.
-	Driver = driver.Driver
-	// Ours drives the overlay of this project.
-	Ours = driver.Ours
-	// Flannel drives flannel's own agent.
-	Flannel = driver.Flannel
-	// Feature is something that a scenario may ask of an agent beyond carrying packets.
-	Feature = driver.Feature
-)
+// Feature is something that a scenario may ask of an agent beyond carrying packets.
+type Feature = driver.Feature
 
 // The features of agents, for Needs and Has.
 const (
+	// FeatureKeys is flannel's keys in etcd, FeatureLeases leases that can be listed, FeatureSubnet a node's
+	// subnet that can be read, FeatureSubnetFile flannel's file with it, FeatureDevice a device of the overlay's.
+	FeatureKeys       = driver.FeatureKeys
+	FeatureLeases     = driver.FeatureLeases
+	FeatureSubnet     = driver.FeatureSubnet
+	FeatureSubnetFile = driver.FeatureSubnetFile
+	FeatureDevice     = driver.FeatureDevice
+	// What flannel and this project's overlay may have beside.
 	FeatureLeaseTTL = driver.FeatureLeaseTTL
 	FeatureLeave    = driver.FeatureLeave
 	FeatureOwners   = driver.FeatureOwners

@@ -28,6 +28,7 @@ type detectOptions struct {
 	procs    int
 	timeout  time.Duration
 	all      bool
+	suite    suiteFlag
 }
 
 func detectCommand() *cobra.Command {
@@ -37,6 +38,10 @@ func detectCommand() *cobra.Command {
 		Short: "Give the overlay historic defects and see that the scenarios notice",
 		Long: `Run, for each historic defect, the scenarios made for it against an overlay that has it. Each must
 fail with the reported symptom, and each scenario must fail under one defect at least.
+
+With --suite, those are the scenarios of your own that suite.Red labels, and the defects that they name. A file
+defects.yaml in the suite's folder may give a defect another symptom for them: a list of name and symptom, a
+regular expression over the message of the failure.
 
 Exit codes: 0 every defect is caught, 1 one is not, 2 the command line was wrong or nothing could be run.`,
 		Example: `  nemesh detect
@@ -49,6 +54,7 @@ Exit codes: 0 every defect is caught, 1 one is not, 2 the command line was wrong
 	f.StringVar(&o.out, "out", "reports/detect", "`folder` for the matrix and the record of each run")
 	f.IntVar(&o.procs, "procs", 0, "how many scenarios run side by side (default: that of nemesh run)")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Minute, "when to give up on one defect")
+	o.suite.add(f)
 	f.BoolVar(&o.all, "all", false, "run every scenario under each defect; on two cores minutes for each")
 	return cmd
 }
@@ -57,17 +63,23 @@ func (o *detectOptions) run(ctx context.Context, names []string) error {
 	ctx, stop := signal.NotifyContext(ctx, endings...)
 	defer stop()
 	var err error
-	if o.bin, err = findBin(o.bin); err != nil {
+	if o.bin, err = o.suite.find(o.bin); err != nil {
 		return err
 	}
 	d := compare.Detection{Runs: map[string]compare.Run{}}
-	if d.Defects, err = o.defects(ctx, names); err != nil {
-		return err
-	}
 	if d.Scenarios, err = o.scenarios(ctx); err != nil {
 		return err
 	}
-	if len(names) > 0 {
+	some := len(names) > 0 || o.suite.dir != ""
+	if len(names) == 0 && o.suite.dir != "" {
+		if names, err = o.suite.redUnder(d.Scenarios); err != nil {
+			return err
+		}
+	}
+	if d.Defects, err = o.defects(ctx, names); err != nil {
+		return err
+	}
+	if some {
 		d.OnlyMadeFor()
 	}
 	for _, defect := range d.Defects {
@@ -106,6 +118,11 @@ func (o *detectOptions) defects(ctx context.Context, names []string) ([]compare.
 	if err != nil {
 		return nil, err
 	}
+	own, err := o.suite.symptoms()
+	if err != nil {
+		return nil, err
+	}
+	known = append(own, known...) // the first of a name is taken
 	listed, err := askDefects(ctx, o.bin)
 	if err != nil {
 		return nil, err
@@ -119,7 +136,7 @@ func (o *detectOptions) defects(ctx context.Context, names []string) ([]compare.
 
 // scenarios lists the scenarios and what each says it must fail under.
 func (o *detectOptions) scenarios(ctx context.Context) ([]compare.Scenario, error) {
-	lister := runOptions{bin: o.bin}
+	lister := runOptions{bin: o.bin, suite: o.suite}
 	specs, err := lister.scenarios(ctx)
 	if err != nil {
 		return nil, err
@@ -148,7 +165,8 @@ func (o *detectOptions) under(ctx context.Context, defect string) (compare.Run, 
 	}
 	var said bytes.Buffer
 	one := another{bin: o.bin, reports: reports, procs: o.procs, timeout: o.timeout, out: &said,
-		env: []string{suite.DefectEnv + "=" + defect, "GITHUB_ACTIONS=", "GITHUB_STEP_SUMMARY="}}
+		world: o.suite.args(),
+		env:   []string{suite.DefectEnv + "=" + defect, "GITHUB_ACTIONS=", "GITHUB_STEP_SUMMARY="}}
 	if !o.all {
 		one.filters = []string{suite.RedPrefix + defect}
 	}

@@ -62,7 +62,7 @@ type listedDefect struct {
 var kinds = []string{"scenarios", "labels", "faults", "defects", "invariants"}
 
 func listCommand() *cobra.Command {
-	var bin string
+	var o runOptions
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list [scenarios|labels|faults|defects|invariants]",
@@ -88,7 +88,7 @@ otherwise, and what the overlay promises.`,
 			if len(args) > 0 {
 				wanted = args
 			}
-			l, err := list(cmd.Context(), bin, wanted)
+			l, err := list(cmd.Context(), o, wanted)
 			if err != nil {
 				return err
 			}
@@ -101,16 +101,16 @@ otherwise, and what the overlay promises.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON, for programs")
-	cmd.Flags().StringVar(&bin, "bin", "", "`folder` of the binaries (default: where nemesh is)")
+	o.suite.add(cmd.Flags())
+	cmd.Flags().StringVar(&o.bin, "bin", "", "`folder` of the binaries (default: where nemesh is)")
 	return cmd
 }
 
 // list collects what is wanted. Scenarios come from the suite itself, which only starts in a sandbox.
-func list(ctx context.Context, bin string, wanted []string) (listing, error) {
+func list(ctx context.Context, o runOptions, wanted []string) (listing, error) {
 	var l listing
-	o := runOptions{bin: bin}
 	scenarios, labels := slices.Contains(wanted, "scenarios"), slices.Contains(wanted, "labels")
-	if scenarios || labels || slices.Contains(wanted, "defects") {
+	if scenarios || labels || o.suite.dir != "" || slices.Contains(wanted, "defects") {
 		if err := o.findBinaries(); err != nil {
 			return l, err
 		}
@@ -138,6 +138,13 @@ func list(ctx context.Context, bin string, wanted []string) (listing, error) {
 	}
 	if slices.Contains(wanted, "invariants") {
 		for _, v := range checker.All() {
+			l.Invariants = append(l.Invariants, listedOne{v.ID, v.Statement})
+		}
+		own, err := o.suite.ask(ctx, o.bin)
+		if err != nil {
+			return l, err
+		}
+		for _, v := range own.Invariants {
 			l.Invariants = append(l.Invariants, listedOne{v.ID, v.Statement})
 		}
 	}

@@ -70,7 +70,7 @@ func TestListing(t *testing.T) {
 
 // Faults are listed, and their labels are completed, with what the table says of them.
 func TestFaultsAreDescribed(t *testing.T) {
-	l, err := list(t.Context(), "", []string{"faults"})
+	l, err := list(t.Context(), runOptions{}, []string{"faults"})
 	if err != nil || len(l.Faults) != len(fault.Catalogue()) {
 		t.Fatalf("%d faults, %v", len(l.Faults), err)
 	}

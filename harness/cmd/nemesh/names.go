@@ -36,7 +36,7 @@ func (o *runOptions) scenarios(ctx context.Context) ([]scenario, error) {
 		return nil, fmt.Errorf("list the scenarios: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	all := runOptions{bin: o.bin, procs: 1, timeout: time.Minute, filters: o.filters}
+	all := runOptions{bin: o.bin, procs: 1, timeout: time.Minute, filters: o.filters, suite: o.suite}
 	file := filepath.Join(dir, "names.json")
 	// Without --output-dir Ginkgo takes even an absolute path for one below the suite's folder.
 	cmd, err := all.ginkgo(ctx, "--dry-run", "--json-report="+filepath.Base(file), "--output-dir="+dir)
@@ -44,7 +44,7 @@ func (o *runOptions) scenarios(ctx context.Context) ([]scenario, error) {
 		return nil, err
 	}
 	// A suite that is started outside the sandbox would build the binaries otherwise.
-	cmd.Env = append(os.Environ(), build.Env+"="+o.bin)
+	cmd.Env = append(append(os.Environ(), build.Env+"="+o.bin), o.suite.env()...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("list the scenarios: %w\n%s", err, out)
 	}

@@ -32,6 +32,7 @@ type runOptions struct {
 	bin     string
 	filters []string
 	world   worldFlags
+	suite   suiteFlag
 	// keep asks for the world of a failed scenario; keeper has it, and is nil without.
 	keep   bool
 	keeper *keeper
@@ -62,7 +63,8 @@ Exit codes: 0 all passed, 1 something failed, 2 something was not proven or the 
   nemesh run kind:lease fault:etcd-stop
   nemesh run issue:
   nemesh run --keep 'tampering .* rules flushed'
-  nemesh run --agent /usr/local/bin/flanneld`,
+  nemesh run --agent /usr/local/bin/flanneld
+  nemesh run --suite ./mychaos      scenarios of your own; nemesh new scenario writes a first one`,
 		ValidArgsFunction: completeLabels,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.filters = args
@@ -76,6 +78,7 @@ Exit codes: 0 all passed, 1 something failed, 2 something was not proven or the 
 	f.StringVar(&o.bin, "bin", "", "`folder` of the binaries (default: where nemesh is)")
 	f.BoolVar(&o.keep, "keep", false, "stop at the first failure and keep its world, for nemesh enter")
 	o.world.add(f)
+	o.suite.add(f)
 	return cmd
 }
 
@@ -92,6 +95,9 @@ func (o *runOptions) run(ctx context.Context) error {
 		return err
 	}
 	if err := o.findBinaries(); err != nil {
+		return err
+	}
+	if err := o.suite.prepare(ctx, &o.world, o.bin); err != nil {
 		return err
 	}
 	if err := o.world.resolve(ctx, o.bin); err != nil {
@@ -115,37 +121,15 @@ func (o *runOptions) run(ctx context.Context) error {
 }
 
 // locate finds the folder of the binaries.
-func (o *runOptions) locate() error {
-	if o.bin == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return fmt.Errorf("find the binaries: %w", err)
-		}
-		o.bin = filepath.Dir(self)
-	}
-	var err error
-	if o.bin, err = filepath.Abs(o.bin); err != nil {
-		return fmt.Errorf("find the binaries: %w", err)
-	}
-	return nil
+func (o *runOptions) locate() (err error) {
+	o.bin, err = folder(o.bin)
+	return err
 }
 
-// findBinaries is locate, and finds what a run cannot do without there.
-func (o *runOptions) findBinaries() error {
-	if err := o.locate(); err != nil {
-		return err
-	}
-	for _, name := range []string{"ginkgo", "scenarios.test"} {
-		if _, err := os.Stat(filepath.Join(o.bin, name)); err != nil {
-			return fmt.Errorf(
-				"%s is not in %s: run `make build`, or name the folder with --bin (%w)",
-				name,
-				o.bin,
-				err,
-			)
-		}
-	}
-	return nil
+// findBinaries finds the folder of the binaries and the compiled scenarios.
+func (o *runOptions) findBinaries() (err error) {
+	o.bin, err = o.suite.find(o.bin)
+	return err
 }
 
 // makeRunDir makes the folder of this run.
@@ -187,7 +171,7 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	rec.Write(record.Event{Kind: record.KindRun, Run: run})
 	screen := newScreen(os.Stdout, began)
 	if o.world.choice.Agent != "" {
-		screen.print("agent: " + o.world.name + " " + o.world.version + ", " + o.world.choice.Agent + "\n")
+		screen.print(o.world.about())
 	}
 	follow, err := openFollower(path)
 	if err != nil {
@@ -258,7 +242,7 @@ func (o *runOptions) start(ctx context.Context, dir, recordPath string, seed int
 	}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), suite.RecordEnv+"="+recordPath, build.Env+"="+o.bin)
-	cmd.Env = append(append(cmd.Env, o.world.env()...), o.keeper.env()...)
+	cmd.Env = append(append(append(cmd.Env, o.world.env()...), o.keeper.env()...), o.suite.env()...)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start Ginkgo: %w", err)
 	}
@@ -273,8 +257,8 @@ func (o *runOptions) ginkgo(ctx context.Context, more ...string) (*exec.Cmd, err
 	if err != nil {
 		return nil, err
 	}
-	args = append(append(append(args, chosen...), more...), filepath.Join(o.bin, "scenarios.test"))
-	cmd := exec.CommandContext(ctx, filepath.Join(o.bin, "ginkgo"), args...)
+	args = append(append(append(args, chosen...), more...), o.suite.test)
+	cmd := exec.CommandContext(ctx, filepath.Join(o.bin, build.Runner), args...)
 	// Ginkgo's processes are a group: each must hear of an interruption to tear its worlds down, as it would
 	// from a terminal.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
