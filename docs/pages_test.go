@@ -92,8 +92,8 @@ var (
 	scenario = regexp.MustCompile(`(?m)^  - scenario: (.*)$`)
 )
 
-// A failure that docs/findings.md has seen in a version is an expected failure in the baseline of that version.
-// Each filter of the row's command finds one.
+// What docs/findings.md says is seen in a version must be an expected failure in that version's baseline.
+// Each filter of the row's command must find one.
 func TestFindingsAreInTheBaselines(t *testing.T) {
 	text, err := os.ReadFile("findings.md")
 	if err != nil {
