@@ -60,20 +60,20 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			})
 			keepsWorking(ctx, c, broken)
 		},
-		Entry("by refusing writes for want of space", SpecTimeout(time.Minute),
+		Entry("by refusing writes for want of space", SpecTimeout(2*time.Minute),
 			Label("issue:flannel-1240"), suite.Breaks("etcd-no-space"), false, suite.EtcdNoSpace{}),
 		Entry(
 			"by refusing the agents' writes",
-			SpecTimeout(time.Minute),
+			SpecTimeout(2*time.Minute),
 			Label("issue:microk8s-2297"), suite.Breaks("etcd-write-removed"),
 			true,
 			suite.EtcdPermissionRemoved{KeepRead: true},
 		),
-		Entry("by refusing the agents altogether", SpecTimeout(time.Minute),
+		Entry("by refusing the agents altogether", SpecTimeout(2*time.Minute),
 			Label("issue:flannel-904"), suite.Breaks("etcd-permission-removed"), true, suite.EtcdPermissionRemoved{}),
-		Entry("by an expired certificate", SpecTimeout(time.Minute),
+		Entry("by an expired certificate", SpecTimeout(2*time.Minute),
 			Label("issue:flannel-1133"), suite.Breaks("etcd-cert-expired"), true, suite.EtcdCertExpired{}),
-		Entry("by a certificate of an authority nobody trusts", SpecTimeout(time.Minute),
+		Entry("by a certificate of an authority nobody trusts", SpecTimeout(2*time.Minute),
 			Label("issue:flannel-1133"), suite.Breaks("etcd-cert-replaced"), true, suite.EtcdCertReplaced{}),
 	)
 
@@ -100,7 +100,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(again.Pid()).To(Equal(agent.Pid()), "the agent was restarted")
 			c.ExpectNothingLost(ctx)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 
 	// flannel#1633, #390. Reported: an agent stayed with the one member that it had first, which was gone.
 	// Right: any member that lives will do.
@@ -136,7 +136,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 
 	// flannel#1633. Reported: a connection was swallowed without an error, and the agent waited on it for
@@ -158,5 +158,5 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			c.Heal(ctx)
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			c.ExpectNothingLost(ctx)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 })

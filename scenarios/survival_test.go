@@ -69,7 +69,7 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 		},
 		Entry(
 			"killed",
-			SpecTimeout(time.Minute),
+			SpecTimeout(2*time.Minute),
 			suite.Red("new-device-at-start"),
 			func(ctx context.Context, c *suite.Cluster) {
 				c.Inject(ctx, suite.AgentKill{Node: "node02"})
@@ -77,16 +77,16 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 		),
 		Entry(
 			"stopped",
-			SpecTimeout(time.Minute),
+			SpecTimeout(2*time.Minute),
 			suite.Red("new-device-at-start"),
 			func(ctx context.Context, c *suite.Cluster) {
 				c.Inject(ctx, suite.AgentStop{Node: "node02"})
 			},
 		),
-		Entry("paused", SpecTimeout(time.Minute), func(ctx context.Context, c *suite.Cluster) {
+		Entry("paused", SpecTimeout(2*time.Minute), func(ctx context.Context, c *suite.Cluster) {
 			c.Inject(ctx, suite.AgentPause{Node: "node02"})
 		}),
-		Entry("restarted ten times", SpecTimeout(time.Minute), suite.Red("new-device-at-start"),
+		Entry("restarted ten times", SpecTimeout(2*time.Minute), suite.Red("new-device-at-start"),
 			func(ctx context.Context, c *suite.Cluster) {
 				for range 10 {
 					c.Inject(ctx, suite.AgentStop{Node: "node02"})
@@ -123,7 +123,7 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 				Should(Equal(before))
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 
 	// flannel#1474, #520. Reported: a rebooted node took another subnet or MAC, and peers sent to the old
@@ -154,7 +154,7 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 			c.ExpectFreshPods(ctx, "with-etcd")
 			c.ExpectNothingLostBut(ctx, "node03")
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 
 	// flannel#2135, #668. Reported: an agent hung or panicked when it was told to end, most of all while
@@ -201,7 +201,7 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 			Expect(leasesOf(ctx, c, "node01", "node02")).To(Equal(before))
 			Expect(agent.Signal(syscall.SIGTERM)).To(Succeed())
 			c.ExpectNothingLost(ctx)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 })
 
 var _ = Describe("etcd", Label("kind:survival"), func() {
@@ -223,7 +223,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			c.ExpectFreshPods(ctx, "fresh")
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 
 	// flannel#1474. Reported: etcd was restored from a backup; its revision went back, and watches waited
@@ -257,7 +257,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 
 	// flannel#2470, #2471. Reported: a watch was interrupted and history was compacted meanwhile; the
@@ -280,7 +280,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 
 	// flannel#1830, #2171. Reported: while etcd was away agents used a whole processor, or filled their
@@ -303,7 +303,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			c.Heal(ctx)
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 
 	// flannel#610, #1343. Reported: a lease was revoked or its key deleted by hand, and the agent ended,
@@ -322,9 +322,9 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Expect(subnets(c)).To(Equal(before))
 			c.ExpectNothingLost(ctx)
 		},
-		Entry("revoked", SpecTimeout(time.Minute), suite.LeaseRevoked{Node: "node02"}),
-		Entry("deleted", SpecTimeout(time.Minute), suite.LeaseDeleted{Node: "node02"}),
-		Entry("overwritten", SpecTimeout(time.Minute), suite.LeaseOverwritten{Node: "node02"}),
+		Entry("revoked", SpecTimeout(2*time.Minute), suite.LeaseRevoked{Node: "node02"}),
+		Entry("deleted", SpecTimeout(2*time.Minute), suite.LeaseDeleted{Node: "node02"}),
+		Entry("overwritten", SpecTimeout(2*time.Minute), suite.LeaseOverwritten{Node: "node02"}),
 	)
 
 	// flannel PR#1368, #126. Reported: one key that was no lease made an agent drop all its peers, or
@@ -362,7 +362,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			c.TalkFor(ctx, 25)
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 })
 
@@ -374,7 +374,10 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 		suite.Red("exit-when-exhausted"),
 		func(ctx SpecContext) {
 			suite.Needs(suite.FeatureLeave)
-			c := chaos.Running(ctx, suite.Options{Network: prefix("172.16.0.0/22"), Nodes: 4, Idle: []string{"node04"}})
+			c := chaos.Running(
+				ctx,
+				suite.Options{Network: prefix("172.16.0.0/22"), Nodes: 4, Idle: []string{"node04"}},
+			)
 			c.Step("node04 finds every subnet leased, and waits")
 			waiting, err := c.LaunchAgent(ctx, "node04")
 			Expect(err).NotTo(HaveOccurred())
@@ -399,7 +402,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 				WithTimeout(5 * time.Second).Should(Succeed())
 			c.ExpectNothingLostBut(ctx, "node03")
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 
 	// A plain flannel has leases only, without owner records. Right: it is a peer while its lease lives,
@@ -430,6 +433,6 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			Eventually(ctx, func() any { return fdbOf(c, "node01") }).ShouldNot(ContainElement(theirs))
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 })

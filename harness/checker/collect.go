@@ -120,8 +120,10 @@ func (n *Node) readReservations(m *node.Machine) error {
 			return fmt.Errorf("read a reservation: %w", err)
 		}
 		container, _, _ := strings.Cut(string(raw), "\r\n")
-		n.Reservations = append(n.Reservations, Reservation{Network: filepath.Base(filepath.Dir(file)), Addr: addr,
-			Container: strings.TrimSpace(container)})
+		n.Reservations = append(n.Reservations, Reservation{
+			Network: filepath.Base(filepath.Dir(file)), Addr: addr,
+			Container: strings.TrimSpace(container),
+		})
 	}
 	return nil
 }

@@ -26,8 +26,10 @@ type (
 
 // leaseOf is that of the nth node of the world below.
 func leaseOf(n int) lease {
-	return lease{Subnet: pfx(fmt.Sprintf("10.5.%d.0/24", n)), PublicIP: addr(fmt.Sprintf("192.168.0.%d", n)),
-		Backend: "vxlan", VNI: 1, VtepMAC: fmt.Sprintf("02:00:00:00:00:%02x", n)}
+	return lease{
+		Subnet: pfx(fmt.Sprintf("10.5.%d.0/24", n)), PublicIP: addr(fmt.Sprintf("192.168.0.%d", n)),
+		Backend: "vxlan", VNI: 1, VtepMAC: fmt.Sprintf("02:00:00:00:00:%02x", n),
+	}
 }
 
 // learn gives a node's kernel the entries of a peer.
@@ -71,8 +73,10 @@ func world() Snapshot {
 			Routes: []route{{Dst: l.Subnet, Device: "cni0"}, {Dst: pfx("192.168.0.0/24"), Device: "eth0"}},
 			Veths:  []observe.Link{{Name: "veth1", Index: 7}}, Pods: []Pod{pod},
 			Reservations: []Reservation{{"overlay", pod.Addrs[0], pod.Name}},
-			Rules: []observe.Rule{{Family: "ip", Table: "nemesh-overlay", Chain: "forward", Handle: 4,
-				Text: "accept", Exact: "accept 10.5.0.0/16"}},
+			Rules: []observe.Rule{{
+				Family: "ip", Table: "nemesh-overlay", Chain: "forward", Handle: 4,
+				Text: "accept", Exact: "accept 10.5.0.0/16",
+			}},
 			Agent: Agent{Running: true, Records: true, Lines: 20, Age: 10 * time.Second},
 		}
 		for j := 1; j <= 3; j++ {
@@ -162,8 +166,10 @@ func TestWhatIsNoViolation(t *testing.T) {
 		},
 		"an agent that waits for a subnet when none is free": func(s *Snapshot) {
 			s.SubnetLen, s.Network = 24, pfx("10.5.0.0/22")
-			s.Nodes = append(s.Nodes, Node{Name: "node04", Addrs: []netip.Addr{addr("192.168.0.4")},
-				Agent: Agent{Running: true}})
+			s.Nodes = append(s.Nodes, Node{
+				Name: "node04", Addrs: []netip.Addr{addr("192.168.0.4")},
+				Agent: Agent{Running: true},
+			})
 		},
 		"an administrator's address on cni0 and route elsewhere": func(s *Snapshot) {
 			s.Nodes[0].Bridge = append(s.Nodes[0].Bridge, pfx("172.30.0.1/24"))
@@ -208,8 +214,10 @@ func TestViolationsNameWhatIsWrong(t *testing.T) {
 			s.Leases = append(s.Leases, l)
 		}, []string{"192.168.0.1", "2 leases", "subnets/10.5.1.0-24", "subnets/10.5.90.0-24"}},
 		{"one-lease-per-node", nil, func(s *Snapshot) {
-			s.Nodes = append(s.Nodes, Node{Name: "node04", Addrs: []netip.Addr{addr("192.168.0.4")},
-				Agent: Agent{Running: true}})
+			s.Nodes = append(s.Nodes, Node{
+				Name: "node04", Addrs: []netip.Addr{addr("192.168.0.4")},
+				Agent: Agent{Running: true},
+			})
 		}, []string{"node04", "192.168.0.4", "no lease"}},
 		{"leases-do-not-overlap", nil, func(s *Snapshot) {
 			l := leaseOf(4)
@@ -217,14 +225,22 @@ func TestViolationsNameWhatIsWrong(t *testing.T) {
 			l.Backend = "other"
 			s.Leases = append(s.Leases, l)
 		}, []string{"10.5.1.0-24 of 192.168.0.1", "10.5.1.128-25 of 192.168.0.4"}},
-		{"kernel-holds-what-is-explained", nil, func(s *Snapshot) { s.Nodes[0].Routes = s.Nodes[0].Routes[:3] },
-			[]string{"node01 lacks route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink", "subnets/10.5.3.0-24"}},
-		{"kernel-holds-what-is-explained", nil,
+		{
+			"kernel-holds-what-is-explained", nil, func(s *Snapshot) { s.Nodes[0].Routes = s.Nodes[0].Routes[:3] },
+			[]string{"node01 lacks route 10.5.3.0/24 via 10.5.3.0 dev flannel.1 onlink", "subnets/10.5.3.0-24"},
+		},
+		{
+			"kernel-holds-what-is-explained", nil,
 			func(s *Snapshot) { s.Nodes[0].Neighbours = s.Nodes[0].Neighbours[:1] },
-			[]string{"node01 lacks neighbour 10.5.3.0 lladdr 02:00:00:00:00:03 dev flannel.1"}},
-		{"kernel-holds-what-is-explained", nil, func(s *Snapshot) { learn(&s.Nodes[1], leaseOf(77)) },
-			[]string{"node02 has fdb 02:00:00:00:00:4d dst 192.168.0.77 dev flannel.1",
-				"no lease or owner's record"}},
+			[]string{"node01 lacks neighbour 10.5.3.0 lladdr 02:00:00:00:00:03 dev flannel.1"},
+		},
+		{
+			"kernel-holds-what-is-explained", nil, func(s *Snapshot) { learn(&s.Nodes[1], leaseOf(77)) },
+			[]string{
+				"node02 has fdb 02:00:00:00:00:4d dst 192.168.0.77 dev flannel.1",
+				"no lease or owner's record",
+			},
+		},
 		{"kernel-holds-what-is-explained", nil, func(s *Snapshot) {
 			s.Owners = append(s.Owners, owner{Lease: leaseOf(8), Ends: at.Add(-2 * time.Hour)})
 			learn(&s.Nodes[1], leaseOf(8))
@@ -237,23 +253,38 @@ func TestViolationsNameWhatIsWrong(t *testing.T) {
 			routed(s)
 			s.Nodes[1].Routes = s.Nodes[1].Routes[:2]
 		}, []string{"node02 lacks route 10.5.1.0/24 via 192.168.0.1 dev eth0, which subnets/10.5.1.0-24"}},
-		{"vtep-mac-agrees", nil, func(s *Snapshot) { s.Nodes[2].MAC = "02:66:66:66:66:66" },
-			[]string{"node03 has 02:66:66:66:66:66 as flannel.1", "10.5.3.0-24 publishes VtepMAC 02:00:00:00:00:03",
-				"node01 has neighbour 10.5.3.0", "node01 has fdb 02:00:00:00:00:03 dst 192.168.0.3"}},
-		{"vtep-mac-agrees", []string{"kernel-holds-what-is-explained"},
+		{
+			"vtep-mac-agrees", nil, func(s *Snapshot) { s.Nodes[2].MAC = "02:66:66:66:66:66" },
+			[]string{
+				"node03 has 02:66:66:66:66:66 as flannel.1", "10.5.3.0-24 publishes VtepMAC 02:00:00:00:00:03",
+				"node01 has neighbour 10.5.3.0", "node01 has fdb 02:00:00:00:00:03 dst 192.168.0.3",
+			},
+		},
+		{
+			"vtep-mac-agrees",
+			[]string{"kernel-holds-what-is-explained"},
 			func(s *Snapshot) { s.Nodes[0].FDB[0].IP = addr("192.168.0.3") },
-			[]string{"node01 has fdb 02:00:00:00:00:02 dst 192.168.0.3", "node02 at 192.168.0.2"}},
-		{"vtep-mac-agrees", nil, func(s *Snapshot) { s.Nodes[0].MAC = "" },
-			[]string{"node01 has no device as flannel.1"}},
+			[]string{"node01 has fdb 02:00:00:00:00:02 dst 192.168.0.3", "node02 at 192.168.0.2"},
+		},
+		{
+			"vtep-mac-agrees", nil, func(s *Snapshot) { s.Nodes[0].MAC = "" },
+			[]string{"node01 has no device as flannel.1"},
+		},
 		{"subnet-file-equals-lease", nil, func(s *Snapshot) {
 			s.Nodes[0].Gateway, s.Nodes[0].HasBridge = pfx("10.5.66.1/24"), false
 		}, []string{"node01", "FLANNEL_SUBNET=10.5.66.1/24", "subnets/10.5.1.0-24"}},
-		{"subnet-file-equals-lease", nil, func(s *Snapshot) { s.Nodes[0].Gateway = netip.Prefix{} },
-			[]string{"node01 has no subnet file"}},
-		{"cni0-equals-subnet", nil, func(s *Snapshot) { s.Nodes[1].Bridge[0] = pfx("10.5.44.1/24") },
-			[]string{"cni0 of node02 has [10.5.44.1/24]", "FLANNEL_SUBNET=10.5.2.1/24"}},
-		{"cni0-equals-subnet", nil, func(s *Snapshot) { s.Nodes[1].Bridge = nil },
-			[]string{"cni0 of node02 has []"}},
+		{
+			"subnet-file-equals-lease", nil, func(s *Snapshot) { s.Nodes[0].Gateway = netip.Prefix{} },
+			[]string{"node01 has no subnet file"},
+		},
+		{
+			"cni0-equals-subnet", nil, func(s *Snapshot) { s.Nodes[1].Bridge[0] = pfx("10.5.44.1/24") },
+			[]string{"cni0 of node02 has [10.5.44.1/24]", "FLANNEL_SUBNET=10.5.2.1/24"},
+		},
+		{
+			"cni0-equals-subnet", nil, func(s *Snapshot) { s.Nodes[1].Bridge = nil },
+			[]string{"cni0 of node02 has []"},
+		},
 		{"own-subnet-stays-local", []string{"kernel-holds-what-is-explained"}, func(s *Snapshot) {
 			s.Nodes[0].Routes[0] = route{Dst: pfx("10.5.0.0/16"), Device: "flannel.1"}
 		}, []string{"node01 sends its own subnet 10.5.1.0/24 into the tunnel: route 10.5.0.0/16 dev flannel.1"}},
@@ -270,11 +301,13 @@ func TestViolationsNameWhatIsWrong(t *testing.T) {
 		{"pod-address-in-lease", nil, func(s *Snapshot) {
 			s.Nodes[0].Pods[0].Addrs = []netip.Addr{addr("10.5.1.2"), addr("10.5.55.5")}
 		}, []string{"pod pod1 on node01 has the address 10.5.55.5", "subnets/10.5.1.0-24"}},
-		{"no-veth-without-pod", nil, func(s *Snapshot) {
-			s.Nodes[0].Veths = append(s.Nodes[0].Veths,
-				observe.Link{Name: "veth9", Index: 9})
+		{
+			"no-veth-without-pod", nil, func(s *Snapshot) {
+				s.Nodes[0].Veths = append(s.Nodes[0].Veths,
+					observe.Link{Name: "veth9", Index: 9})
+			},
+			[]string{"veth veth9 on node01"},
 		},
-			[]string{"veth veth9 on node01"}},
 		{"no-reservation-without-pod", nil, func(s *Snapshot) {
 			s.Nodes[0].Reservations[0].Container = "gone"
 		}, []string{"node01 has 10.5.1.2 reserved in network overlay for container gone"}},
@@ -286,25 +319,37 @@ func TestViolationsNameWhatIsWrong(t *testing.T) {
 			r.Handle = 9
 			s.Nodes[0].Rules = append(s.Nodes[0].Rules, r)
 		}, []string{"chain forward of nftables table ip nemesh-overlay on node01", "handles 4 and 9"}},
-		{"agent-alive", nil,
+		{
+			"agent-alive", nil,
 			func(s *Snapshot) { s.Nodes[0].Agent = Agent{End: "exit status 0; its last line: bye"} },
-			[]string{"the agent on node01 has ended though nobody told it to: exit status 0; its last line: bye"}},
-		{"agent-makes-progress", nil, func(s *Snapshot) {
-			s.Join.Reactions[0].Missing = Entries("flannel.1", "eth0", s.Join.Peer)[:1]
+			[]string{"the agent on node01 has ended though nobody told it to: exit status 0; its last line: bye"},
 		},
+		{
+			"agent-makes-progress", nil, func(s *Snapshot) {
+				s.Join.Reactions[0].Missing = Entries("flannel.1", "eth0", s.Join.Peer)[:1]
+			},
 			[]string{"2s after subnets/10.5.9.0-24 of 192.168.0.9 was put into etcd node01 lacks: route " +
-				"10.5.9.0/24"}},
+				"10.5.9.0/24"},
+		},
 		{"agent-makes-progress", nil, func(s *Snapshot) {
 			s.Join.Reactions[0].Stayed = Entries("flannel.1", "eth0", s.Join.Peer)[2:]
 		}, []string{"was deleted from etcd node01 still has: fdb 02:00:00:00:00:09 dst 192.168.0.9"}},
-		{"no-panic", nil, func(s *Snapshot) { s.Nodes[0].Agent.Panics = []string{"panic: nil map"} },
-			[]string{"the agent on node01 panicked: panic: nil map"}},
-		{"no-data-race", nil, func(s *Snapshot) { s.Nodes[0].Agent.Races = []string{"WARNING: DATA RACE"} },
-			[]string{"the agent on node01 has a data race"}},
-		{"log-is-bounded", nil, func(s *Snapshot) { s.Nodes[0].Agent.Lines = 201 },
-			[]string{"the agent on node01 wrote 201 lines of log in 10s, which is more than 200"}},
-		{"nothing-left", nil, func(s *Snapshot) { s.Left = []string{"the mount /run/nemesh/world-1/x"} },
-			[]string{"has left the mount /run/nemesh/world-1/x"}},
+		{
+			"no-panic", nil, func(s *Snapshot) { s.Nodes[0].Agent.Panics = []string{"panic: nil map"} },
+			[]string{"the agent on node01 panicked: panic: nil map"},
+		},
+		{
+			"no-data-race", nil, func(s *Snapshot) { s.Nodes[0].Agent.Races = []string{"WARNING: DATA RACE"} },
+			[]string{"the agent on node01 has a data race"},
+		},
+		{
+			"log-is-bounded", nil, func(s *Snapshot) { s.Nodes[0].Agent.Lines = 201 },
+			[]string{"the agent on node01 wrote 201 lines of log in 10s, which is more than 200"},
+		},
+		{
+			"nothing-left", nil, func(s *Snapshot) { s.Left = []string{"the mount /run/nemesh/world-1/x"} },
+			[]string{"has left the mount /run/nemesh/world-1/x"},
+		},
 	} {
 		t.Run(c.id, func(t *testing.T) {
 			s := world()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/nemesh/nemesh/harness/underlay"
 	"maps"
 	"net/netip"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/pod"
+	"github.com/nemesh/nemesh/harness/underlay"
 	"github.com/nemesh/nemesh/harness/wait"
 	"github.com/nemesh/nemesh/reports/record"
 )
@@ -49,8 +49,8 @@ type Checker struct {
 	waived map[string]string  // why an invariant may be broken, by its id
 }
 
-// New makes a checker for a cluster that is not built yet, whose links in the sandbox it can tell by that. It
-// judges by a suite's own invariants as well.
+// New makes a checker for a cluster that is not built yet, whose links in the sandbox it can tell by that.
+// It judges by a suite's own invariants as well.
 func New(live ...Live) (*Checker, error) {
 	links, err := SandboxLinks()
 	return &Checker{links: links, live: live, output: map[string]*output{}, waived: map[string]string{}}, err
@@ -125,8 +125,10 @@ func (k *Checker) writeInvariant(r Result) {
 	if r.Waived {
 		details = append([]string{"waived: " + r.Why}, details...)
 	}
-	k.c.Record().Write(record.Event{Kind: record.KindInvariant,
-		Invariant: &record.Invariant{Name: r.ID, OK: r.OK, Waived: r.Waived, Details: details}})
+	k.c.Record().Write(record.Event{
+		Kind:      record.KindInvariant,
+		Invariant: &record.Invariant{Name: r.ID, OK: r.OK, Waived: r.Waived, Details: details},
+	})
 }
 
 // waitRest takes snapshots until one violates nothing that is not waived, or the time for that is over.
@@ -315,8 +317,9 @@ func (k *Checker) await(
 // freeSubnet returns a subnet that no lease and no record names: the first of the network if possible, which
 // is never handed out.
 func (k *Checker) freeSubnet(s Snapshot) netip.Prefix {
-	for a := k.c.Options().Network.Masked().Addr(); k.c.Options().Network.Contains(a); a = underlay.Plus(a, 1<<(32-k.c.Options().SubnetLen)) {
-		p := netip.PrefixFrom(a, k.c.Options().SubnetLen)
+	network, bits := k.c.Options().Network, k.c.Options().SubnetLen
+	for a := network.Masked().Addr(); network.Contains(a); a = underlay.Plus(a, 1<<(32-bits)) {
+		p := netip.PrefixFrom(a, bits)
 		taken := slices.ContainsFunc(s.Leases, func(l flannelkeys.Lease) bool { return l.Subnet.Overlaps(p) }) ||
 			slices.ContainsFunc(s.Owners, func(o flannelkeys.Owner) bool { return o.Subnet.Overlaps(p) })
 		if !taken {
@@ -328,7 +331,8 @@ func (k *Checker) freeSubnet(s Snapshot) netip.Prefix {
 
 // freeAddress returns an address of the underlay that nobody has and no lease names.
 func (k *Checker) freeAddress(s Snapshot) netip.Addr {
-	for a := underlay.Nth(k.c.Options().Underlay, 2); k.c.Options().Underlay.Contains(underlay.Plus(a, 1)); a = a.Next() {
+	network := k.c.Options().Underlay
+	for a := underlay.Nth(network, 2); network.Contains(underlay.Plus(a, 1)); a = a.Next() {
 		taken := a == k.c.Options().Etcd || a == k.c.Switch().Gateway() ||
 			slices.ContainsFunc(k.c.AllNodes(), func(n *cluster.Node) bool { return n.Addr() == a }) ||
 			slices.ContainsFunc(s.Nodes, func(n Node) bool { return slices.Contains(n.Addrs, a) }) ||

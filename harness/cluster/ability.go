@@ -12,8 +12,8 @@ import (
 	"github.com/nemesh/nemesh/harness/observe"
 )
 
-// Lacks reports, as a *driver.LacksError, the first of the features that one of the cluster's agents does not
-// have.
+// Lacks reports, as a *driver.LacksError, the first of the features that one of the cluster's agents does
+// not have.
 func (c *Cluster) Lacks(needed ...driver.Feature) error {
 	for _, n := range c.nodes {
 		if err := driver.Lacks(n.driver, needed...); err != nil {

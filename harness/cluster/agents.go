@@ -254,9 +254,9 @@ func hint(agent *node.Process, n *Node, began time.Time) error {
 	return nil
 }
 
-// ready reports, as an error, why an agent is not taken for ready: its driver, which looks itself, says so, or
-// it has neither said that it is nor written its subnet file since it began, or not that of the two which its
-// driver names. A file of before is no proof: a signal may still find it without a handler.
+// ready reports, as an error, why an agent is not taken for ready: its driver, which looks itself, says
+// so, or it has neither said that it is nor written its subnet file since it began, or not that of the two
+// which its driver names. A file of before is no proof: a signal may still find it without a handler.
 func ready(ctx context.Context, agent *node.Process, n *Node, began time.Time) error {
 	if p, ok := n.driver.(driver.Prober); ok {
 		return p.Ready(ctx, n.Machine)
@@ -321,8 +321,8 @@ func (c *Cluster) Agent(name string) (*node.Process, error) {
 func (c *Cluster) HasDevice() bool { return c.opts.Backend != BackendHostGW && c.Device() != "" }
 
 // WaitConverged waits until every node with a running agent has forwarding entries for all others with one.
-// Where an agent does not keep flannel's keys, and so need not have flannel's entries, it waits for a route to
-// each subnet that can be read.
+// Where an agent does not keep flannel's keys, and so need not have flannel's entries, it waits for a
+// route to each subnet that can be read.
 func (c *Cluster) WaitConverged(ctx context.Context) error {
 	var running []*Node
 	for _, n := range c.nodes {
@@ -337,12 +337,17 @@ func (c *Cluster) WaitConverged(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			return c.wait(waitCtx, n.Name()+" knows every other node", agent, func(ctx context.Context) (bool, error) {
-				if c.Lacks(driver.FeatureKeys) != nil {
-					return n.leads(ctx, running)
-				}
-				return c.knows(n, running)
-			})
+			return c.wait(
+				waitCtx,
+				n.Name()+" knows every other node",
+				agent,
+				func(ctx context.Context) (bool, error) {
+					if c.Lacks(driver.FeatureKeys) != nil {
+						return n.leads(ctx, running)
+					}
+					return c.knows(n, running)
+				},
+			)
 		})
 	}
 	return all.Wait()

@@ -1,5 +1,5 @@
-// Package cluster builds and holds a world: a switch, a machine for etcd, nodes with an agent each, pods, and
-// a mesh of pings between them.
+// Package cluster builds and holds a world: a switch, a machine for etcd, nodes with an agent each, pods,
+// and a mesh of pings between them.
 //
 //	c, err := cluster.New(ctx, cluster.Options{Agent: driver.Ours{Bin: "bin"}}, nil)
 //	err = c.StartMesh(ctx)
@@ -290,8 +290,10 @@ func (c *Cluster) log(l node.Line) {
 	for _, listen := range listeners {
 		listen(l)
 	}
-	c.record.Write(record.Event{At: record.At(l.At), Kind: record.KindLog,
-		Log: &record.Log{Machine: l.Machine, Process: l.Process, Text: l.Text}})
+	c.record.Write(record.Event{
+		At: record.At(l.At), Kind: record.KindLog,
+		Log: &record.Log{Machine: l.Machine, Process: l.Process, Text: l.Text},
+	})
 }
 
 // configureNetwork puts the network configuration where the agents look for it.

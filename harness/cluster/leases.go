@@ -93,8 +93,8 @@ func (c *Cluster) Retire(ctx context.Context, node string) error {
 	return c.control.Retire(ctx, key)
 }
 
-// Configure puts a network configuration into the control plane, in place of the one that is there. From then
-// on the cluster takes its network for what the overlay should use.
+// Configure puts a network configuration into the control plane, in place of the one that is there. From
+// then on the cluster takes its network for what the overlay should use.
 func (c *Cluster) Configure(ctx context.Context, config string) error {
 	var wanted struct{ Network netip.Prefix }
 	if err := json.Unmarshal([]byte(config), &wanted); err != nil {

@@ -47,8 +47,8 @@ type (
 	Waiving interface{ Waives() map[string]string }
 	// Historic is known to have a historic defect, by its name in fixtures/defects.yaml, for real.
 	Historic interface{ HasDefect(name string) bool }
-	// Defective was built with historic defects, to show that scenarios notice them. name is what the overlay is
-	// called without them.
+	// Defective was built with historic defects, to show that scenarios notice them. name is what the overlay
+	// is called without them.
 	Defective interface {
 		BuiltWith() (name string, defects []string)
 	}
@@ -111,8 +111,8 @@ func Waives(d Driver) map[string]string {
 	return nil
 }
 
-// DefectsOf returns the historic defects with which a driver's agent was built, and what the overlay is called
-// without them.
+// DefectsOf returns the historic defects with which a driver's agent was built, and what the overlay is
+// called without them.
 func DefectsOf(d Driver) (name string, defects []string) {
 	if b, ok := d.(Defective); ok {
 		return b.BuiltWith()

@@ -53,8 +53,10 @@ func world(t *testing.T) *enter.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := node.New(t.Context(), node.Options{Name: "node01", Dir: filepath.Join(dir, "node01"), Switch: sw,
-		Addr: netip.MustParsePrefix("192.168.200.201/24")})
+	m, err := node.New(t.Context(), node.Options{
+		Name: "node01", Dir: filepath.Join(dir, "node01"), Switch: sw,
+		Addr: netip.MustParsePrefix("192.168.200.201/24"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -170,40 +170,56 @@ func percent(share float64) string { return fmt.Sprintf("%g", 100*share) }
 
 // PacketLoss loses a share of the frames, 0 to 1.
 func PacketLoss(node string, share float64) BadCable {
-	return BadCable{"packet-loss", node, percent(share) + " % of packets lost",
-		underlay.Impairment{Loss: share}, map[string]string{"share": percent(share)}}
+	return BadCable{
+		"packet-loss", node, percent(share) + " % of packets lost",
+		underlay.Impairment{Loss: share},
+		map[string]string{"share": percent(share)},
+	}
 }
 
 // PacketDelay holds every frame back, each way, by jitter more or less.
 func PacketDelay(node string, by, jitter time.Duration) BadCable {
-	return BadCable{"packet-delay", node, fmt.Sprintf("packets delayed by %s", by),
+	return BadCable{
+		"packet-delay", node, fmt.Sprintf("packets delayed by %s", by),
 		underlay.Impairment{Delay: by, Jitter: jitter},
-		map[string]string{"by": by.String(), "jitter": jitter.String()}}
+		map[string]string{"by": by.String(), "jitter": jitter.String()},
+	}
 }
 
 // PacketReorder holds frames back except for a share, which overtakes the others.
 func PacketReorder(node string, share float64, by time.Duration) BadCable {
-	return BadCable{"packet-reorder", node, percent(share) + " % of packets reordered",
+	return BadCable{
+		"packet-reorder", node, percent(share) + " % of packets reordered",
 		underlay.Impairment{Reorder: share, Delay: by},
-		map[string]string{"share": percent(share), "by": by.String()}}
+		map[string]string{"share": percent(share), "by": by.String()},
+	}
 }
 
 // PacketDuplicate has a share of the frames arrive twice.
 func PacketDuplicate(node string, share float64) BadCable {
-	return BadCable{"packet-duplicate", node, percent(share) + " % of packets duplicated",
-		underlay.Impairment{Duplicate: share}, map[string]string{"share": percent(share)}}
+	return BadCable{
+		"packet-duplicate", node, percent(share) + " % of packets duplicated",
+		underlay.Impairment{Duplicate: share},
+		map[string]string{"share": percent(share)},
+	}
 }
 
 // PacketCorrupt flips a bit in a share of the frames.
 func PacketCorrupt(node string, share float64) BadCable {
-	return BadCable{"packet-corrupt", node, percent(share) + " % of packets corrupted",
-		underlay.Impairment{Corrupt: share}, map[string]string{"share": percent(share)}}
+	return BadCable{
+		"packet-corrupt", node, percent(share) + " % of packets corrupted",
+		underlay.Impairment{Corrupt: share},
+		map[string]string{"share": percent(share)},
+	}
 }
 
 // RateLimit lets so many bits a second pass, each way.
 func RateLimit(node string, bits int64) BadCable {
-	return BadCable{"rate-limit", node, fmt.Sprintf("rate limited to %d kbit/s", bits/1000),
-		underlay.Impairment{Rate: bits}, map[string]string{"bits": fmt.Sprint(bits)}}
+	return BadCable{
+		"rate-limit", node, fmt.Sprintf("rate limited to %d kbit/s", bits/1000),
+		underlay.Impairment{Rate: bits},
+		map[string]string{"bits": fmt.Sprint(bits)},
+	}
 }
 
 // Name implements Fault.
@@ -255,9 +271,12 @@ func (f BadCable) Inject(ctx context.Context, w *Injection) error {
 			wanted      bool
 			before, now uint64
 		}{
-			{i.Loss > 0, before.Lost, now.Lost}, {i.Delay > 0, before.Delayed, now.Delayed},
-			{i.Reorder > 0, before.Reordered, now.Reordered}, {i.Duplicate > 0, before.Duplicated, now.Duplicated},
-			{i.Corrupt > 0, before.Corrupted, now.Corrupted}, {i.Rate > 0, before.Limited, now.Limited},
+			{i.Loss > 0, before.Lost, now.Lost},
+			{i.Delay > 0, before.Delayed, now.Delayed},
+			{i.Reorder > 0, before.Reordered, now.Reordered},
+			{i.Duplicate > 0, before.Duplicated, now.Duplicated},
+			{i.Corrupt > 0, before.Corrupted, now.Corrupted},
+			{i.Rate > 0, before.Limited, now.Limited},
 		} {
 			if p.wanted && p.now <= p.before {
 				return false, fmt.Errorf("effects so far: %+v", now)

@@ -32,14 +32,18 @@ func fixed(id, about, promise string, f Fault) Entry {
 
 // onNode is the row of a fault that is told by its node alone.
 func onNode(id, about, promise string, f func(node string) Fault) Entry {
-	return Entry{ID: id, About: about, Promise: promise,
-		Make: func(p Place) (Fault, error) { return f(p.Node), nil }}
+	return Entry{
+		ID: id, About: about, Promise: promise,
+		Make: func(p Place) (Fault, error) { return f(p.Node), nil },
+	}
 }
 
 // inWorld is the row of a fault that depends on what there is in the world.
 func inWorld(id, about, promise string, f func(w World, node string) Fault) Entry {
-	return Entry{ID: id, About: about, Promise: promise,
-		Make: func(p Place) (Fault, error) { return f(p.World, p.Node), nil }}
+	return Entry{
+		ID: id, About: about, Promise: promise,
+		Make: func(p Place) (Fault, error) { return f(p.World, p.Node), nil },
+	}
 }
 
 func ofEtcd() []Entry {
@@ -106,8 +110,12 @@ func ofKeys() []Entry {
 					Nodes: []string{p.Node, p.other()},
 					Faults: []Fault{
 						// The taker comes up as a node that never had a subnet of its own.
-						AgentStop{p.other()}, LeaseRevoked{p.other()}, StateLost{p.other()},
-						CutFromEtcd{p.Node}, LeaseRevoked{p.Node}, SubnetTaken{p.Node, p.other()},
+						AgentStop{p.other()},
+						LeaseRevoked{p.other()},
+						StateLost{p.other()},
+						CutFromEtcd{p.Node},
+						LeaseRevoked{p.Node},
+						SubnetTaken{p.Node, p.other()},
 					},
 				}, nil
 			},

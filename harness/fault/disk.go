@@ -211,8 +211,10 @@ func StateTruncated(w World, node string) FilesTruncated {
 
 // CNICacheTruncated cuts what the CNI plugin and libcni keep of each pod.
 func CNICacheTruncated(node string) FilesTruncated {
-	return FilesTruncated{"cni-cache-truncated", node, "CNI cache",
-		[]string{"/var/lib/cni/flannel", "/var/lib/cni/results"}}
+	return FilesTruncated{
+		"cni-cache-truncated", node, "CNI cache",
+		[]string{"/var/lib/cni/flannel", "/var/lib/cni/results"},
+	}
 }
 
 // Name implements Fault.

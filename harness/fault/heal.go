@@ -36,8 +36,10 @@ func (i *Injection) Holder() string { return fmt.Sprintf("%s #%d%s", i.Fault.Nam
 
 // partOf is the same injection for the nth of several faults.
 func (i *Injection) partOf(n int, f Fault) *Injection {
-	return &Injection{World: i.World, N: i.N, Fault: f, stack: i.stack, whole: i,
-		part: fmt.Sprintf("%s.%d", i.part, n+1)}
+	return &Injection{
+		World: i.World, N: i.N, Fault: f, stack: i.stack, whole: i,
+		part: fmt.Sprintf("%s.%d", i.part, n+1),
+	}
 }
 
 // HealStack numbers the faults that are injected into a world, and undoes them, the latest first. Faults

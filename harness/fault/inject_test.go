@@ -71,8 +71,12 @@ func TestCutIsSilentAndOnlyForItsNode(t *testing.T) {
 func TestAgentsAreBrokenAndHealed(t *testing.T) {
 	w := newWorld(t)
 	must(t, w.StartAgent(t.Context(), "node01"))
-	for _, f := range []Fault{AgentKill{"node01"}, AgentStop{"node01"}, AgentPause{"node01"},
-		AgentRestart{"node01"}} {
+	for _, f := range []Fault{
+		AgentKill{"node01"},
+		AgentStop{"node01"},
+		AgentPause{"node01"},
+		AgentRestart{"node01"},
+	} {
 		before := w.agents["node01"]
 		if err := w.inject(t, f); err != nil {
 			t.Fatalf("%s: %v", f.Name(), err)
@@ -94,8 +98,12 @@ func TestEndOfNoAgentIsNotProven(t *testing.T) {
 	w := newWorld(t)
 	must(t, w.StartAgent(t.Context(), "node01"))
 	must(t, w.agents["node01"].Kill(t.Context()))
-	for _, f := range []Fault{AgentKill{"node01"}, AgentStop{"node01"}, AgentPause{"node01"},
-		AgentRestart{"node01"}} {
+	for _, f := range []Fault{
+		AgentKill{"node01"},
+		AgentStop{"node01"},
+		AgentPause{"node01"},
+		AgentRestart{"node01"},
+	} {
 		if err := w.inject(t, f); !errors.Is(err, ErrNotProven) || len(w.Active()) != 0 {
 			t.Errorf("%s: %v, to heal %v", f.Name(), err, w.Active())
 		}

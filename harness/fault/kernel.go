@@ -19,8 +19,11 @@ type AgeNeighbours struct{ Nodes []string }
 // ageing is what the sysctls are set to: an entry is taken for reachable for 0.3 s instead of 30, then
 // unused ones go STALE and used ones are probed after 1 s by three questions 0.2 s apart.
 var ageing = []struct{ key, value string }{
-	{"base_reachable_time_ms", "300"}, {"delay_first_probe_time", "1"}, {"retrans_time_ms", "200"},
-	{"gc_stale_time", "1"}, {"ucast_solicit", "3"},
+	{"base_reachable_time_ms", "300"},
+	{"delay_first_probe_time", "1"},
+	{"retrans_time_ms", "200"},
+	{"gc_stale_time", "1"},
+	{"ucast_solicit", "3"},
 }
 
 // Name implements Fault.

@@ -24,8 +24,11 @@ type Partition struct {
 
 // Isolated cuts a node off from every other node, and from etcd's members.
 func Isolated(w World, name string) Partition {
-	return Partition{"partition-node", name + " isolated", []string{name},
-		bothWays([]string{name}, without(everybody(w), name))}
+	return Partition{
+		"partition-node", name + " isolated",
+		[]string{name},
+		bothWays([]string{name}, without(everybody(w), name)),
+	}
 }
 
 // Deaf cuts one way: others do not hear a node, which hears them.

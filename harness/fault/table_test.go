@@ -179,9 +179,11 @@ func inSource(t *testing.T) (types, ids []string) {
 }
 
 func TestFaultOfAnotherModule(t *testing.T) {
-	row := Entry{ID: "toy-stop", About: "the toy stops", Component: "toy", Promise: "nothing is felt",
+	row := Entry{
+		ID: "toy-stop", About: "the toy stops", Component: "toy", Promise: "nothing is felt",
 		Make: func(p Place) (Fault, error) { return imaginary{"toy stopped", "toy-stop", p.Node}, nil },
-		from: "mychaos/toy.go:7"}
+		from: "mychaos/toy.go:7",
+	}
 	table := ours()
 	if err := table.add(row); err != nil {
 		t.Fatal(err)

@@ -54,13 +54,19 @@ func TestLeasesAreReadAndWrittenAsFlannelDoes(t *testing.T) {
 		value string
 		want  Lease
 	}{
-		"10.5.1.0-24": {flannels, Lease{Subnet: pfx("10.5.1.0/24"), PublicIP: v4, Backend: "vxlan", VNI: 1,
-			VtepMAC: mac}},
+		"10.5.1.0-24": {flannels, Lease{
+			Subnet: pfx("10.5.1.0/24"), PublicIP: v4, Backend: "vxlan", VNI: 1,
+			VtepMAC: mac,
+		}},
 		"10.5.2.0-24": {hostGW, Lease{Subnet: pfx("10.5.2.0/24"), PublicIP: v4, Backend: "host-gw"}},
-		"10.5.3.0-24&fc00:3::-64": {dual, Lease{Subnet: pfx("10.5.3.0/24"), Subnet6: pfx("fc00:3::/64"),
-			PublicIP: v4, PublicIP6: v6, Backend: "vxlan", VNI: 1, VNI6: 2, VtepMAC: mac, VtepMAC6: mac6}},
-		"fc00:4::-64": {only6, Lease{Subnet6: pfx("fc00:4::/64"), PublicIP6: v6, Backend: "vxlan", VNI6: 1,
-			VtepMAC6: mac6}},
+		"10.5.3.0-24&fc00:3::-64": {dual, Lease{
+			Subnet: pfx("10.5.3.0/24"), Subnet6: pfx("fc00:3::/64"),
+			PublicIP: v4, PublicIP6: v6, Backend: "vxlan", VNI: 1, VNI6: 2, VtepMAC: mac, VtepMAC6: mac6,
+		}},
+		"fc00:4::-64": {only6, Lease{
+			Subnet6: pfx("fc00:4::/64"), PublicIP6: v6, Backend: "vxlan", VNI6: 1,
+			VtepMAC6: mac6,
+		}},
 	} {
 		got, err := ParseLease(key, c.value)
 		c.want.Key, c.want.Value = key, c.value

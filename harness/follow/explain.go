@@ -128,8 +128,10 @@ func (l leg) dropped() (Verdict, bool) {
 			what = fmt.Sprintf("the rule with handle %d, which has gone since,", r.Handle)
 		}
 		where := fmt.Sprintf("in chain %s of table %s %s", r.Chain, r.Family, r.Table)
-		v := Verdict{Cause: RuleDropped, Node: r.Place, Device: l.lastDeviceOn(r.Place),
-			Sentence: fmt.Sprintf("%s dropped on %s by %s %s", l.direction, r.Place, what, where)}
+		v := Verdict{
+			Cause: RuleDropped, Node: r.Place, Device: l.lastDeviceOn(r.Place),
+			Sentence: fmt.Sprintf("%s dropped on %s by %s %s", l.direction, r.Place, what, where),
+		}
 		switch {
 		case r.Place == SwitchName:
 			v.Cause = UnderlayCut

@@ -286,8 +286,8 @@ func (l leg) onUnderlay(s stage, before Sighting) Verdict {
 	return l.unexplained(before)
 }
 
-// strayed finds a packet to a pod that left by the default route: of an overlay without a tunnel, it looks on
-// the uplink as if it were on its way.
+// strayed finds a packet to a pod that left by the default route: of an overlay without a tunnel, it looks
+// on the uplink as if it were on its way.
 func (l leg) strayed() (Verdict, bool) {
 	if !l.dst.IsPod() || l.tunnelled() {
 		return Verdict{}, false

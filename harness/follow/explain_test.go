@@ -28,8 +28,10 @@ func healthy() Observation {
 		} else {
 			o.To = end
 		}
-		o.Nodes = append(o.Nodes, Node{Name: name, Addr: uplink(n), Bridge: "cni0", Device: "flannel.1",
-			Uplink: "eth0", Port: name})
+		o.Nodes = append(o.Nodes, Node{
+			Name: name, Addr: uplink(n), Bridge: "cni0", Device: "flannel.1",
+			Uplink: "eth0", Port: name,
+		})
 		o.Leases = append(
 			o.Leases,
 			flannelkeys.Lease{Subnet: netip.PrefixFrom(vtep(n), 24), PublicIP: uplink(n), VtepMAC: mac(n)},
@@ -37,8 +39,10 @@ func healthy() Observation {
 		o.State[name] = observe.State{
 			Links: []observe.Link{
 				{Index: 2, Name: "eth0", Up: true, Carrier: true, MTU: 1500},
-				{Index: 3, Name: "flannel.1", Type: "vxlan", Up: true, Carrier: true, MTU: 1450, MAC: mac(n), VNI: 1,
-					Port: 8472},
+				{
+					Index: 3, Name: "flannel.1", Type: "vxlan", Up: true, Carrier: true, MTU: 1450, MAC: mac(n), VNI: 1,
+					Port: 8472,
+				},
 				{Index: 4, Name: "cni0", Type: "bridge", Up: true, Carrier: true, MTU: 1450, MAC: "0a:01"},
 				{Index: 5, Name: "veth1", Type: "veth", Up: true, Carrier: true, MTU: 1450, Master: 4, Peer: 2},
 			},
@@ -48,8 +52,10 @@ func healthy() Observation {
 				{Device: "flannel.1", Prefix: netip.PrefixFrom(vtep(n), 32)},
 			},
 			Routes: []observe.Route{
-				{Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, 200, 0}), 24), Device: "eth0", Type: "unicast",
-					Table: 254},
+				{
+					Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, 200, 0}), 24), Device: "eth0", Type: "unicast",
+					Table: 254,
+				},
 				{Dst: netip.PrefixFrom(vtep(n), 24), Device: "cni0", Type: "unicast", Table: 254},
 				{
 					Dst:    netip.PrefixFrom(vtep(peer), 24),
@@ -71,8 +77,10 @@ func healthy() Observation {
 				{Index: 2, Name: "eth0", Type: "veth", Up: true, Carrier: true, MTU: 1450, MAC: "0a:02", Peer: 5},
 			},
 			Addresses: []observe.Address{{Device: "eth0", Prefix: netip.PrefixFrom(end.Addr, 24)}},
-			Routes: []observe.Route{{Dst: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Via: vtep(n).Next(),
-				Device: "eth0", Type: "unicast", Table: 254}},
+			Routes: []observe.Route{{
+				Dst: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Via: vtep(n).Next(),
+				Device: "eth0", Type: "unicast", Table: 254,
+			}},
 			Neighbours: []observe.Neighbour{
 				{Device: "eth0", IP: vtep(n).Next(), MAC: "0a:01", State: "REACHABLE"},
 			},
@@ -85,8 +93,10 @@ func healthy() Observation {
 func (o *Observation) seenUntil(direction string, n int) {
 	l := o.leg(direction)
 	for i, s := range l.stages()[:n] {
-		have := Sighting{Place: s.place, Device: s.device, Out: s.out, Direction: direction, Src: l.src.Addr,
-			Dst: l.dst.Addr, TTL: 62, Length: 84, At: time.Unix(0, int64(i)), DstMAC: "0a:01"}
+		have := Sighting{
+			Place: s.place, Device: s.device, Out: s.out, Direction: direction, Src: l.src.Addr,
+			Dst: l.dst.Addr, TTL: 62, Length: 84, At: time.Unix(0, int64(i)), DstMAC: "0a:01",
+		}
 		switch {
 		case s.kind >= uplinkOut && s.kind <= uplinkIn:
 			have.Tunnel = &Tunnel{Src: l.from.Addr, Dst: l.to.Addr, Port: 8472, VNI: 1}
@@ -151,8 +161,10 @@ func TestExplain(t *testing.T) {
 				}
 				o.State["node02"] = s
 				for range 3 {
-					o.ARP = append(o.ARP, ARP{Place: "node02", Device: "flannel.1", Out: true, Request: true,
-						Target: netip.MustParseAddr("172.16.1.0")})
+					o.ARP = append(o.ARP, ARP{
+						Place: "node02", Device: "flannel.1", Out: true, Request: true,
+						Target: netip.MustParseAddr("172.16.1.0"),
+					})
 				}
 				o.ICMP = []ICMPError{{Reporter: netip.MustParseAddr("172.16.2.1"), Type: 3, Code: 1, Direction: Reply}}
 			}, NeighbourUnresolved,
@@ -163,8 +175,10 @@ func TestExplain(t *testing.T) {
 		"a rule that has gone since": {
 			func(o *Observation) {
 				o.seenUntil(Request, 3)
-				o.Rules = []RuleVerdict{{Place: "node01", Direction: Request, Family: "ip", Table: "filter",
-					Chain: "FORWARD", Handle: 9, Drop: true}}
+				o.Rules = []RuleVerdict{{
+					Place: "node01", Direction: Request, Family: "ip", Table: "filter",
+					Chain: "FORWARD", Handle: 9, Drop: true,
+				}}
 				o.Drops = []Drop{{Reason: "NETFILTER_DROP"}, {Reason: "NETFILTER_DROP"}}
 			}, RuleDropped,
 			"request dropped on node01 by the rule with handle 9, which has gone since, in chain FORWARD of " +
@@ -186,8 +200,10 @@ func TestExplain(t *testing.T) {
 				o.Nodes[0].Device, o.Nodes[1].Device = "", ""
 				o.seenUntil(Request, 5)
 				s := o.State["node01"]
-				s.Routes[2] = observe.Route{Dst: netip.MustParsePrefix("0.0.0.0/0"),
-					Via: netip.MustParseAddr("192.168.200.1"), Device: "eth0", Type: "unicast", Table: 254}
+				s.Routes[2] = observe.Route{
+					Dst: netip.MustParsePrefix("0.0.0.0/0"),
+					Via: netip.MustParseAddr("192.168.200.1"), Device: "eth0", Type: "unicast", Table: 254,
+				}
 				o.State["node01"] = s
 			}, NoRoute,
 			`request lost on node01 at eth0: no route on node01 to 172.16.2.0/24: it takes "default via ` +

@@ -20,8 +20,10 @@ var (
 )
 
 func ethernet(kind layers.EthernetType) *layers.Ethernet {
-	return &layers.Ethernet{SrcMAC: []byte{10, 0, 0, 0, 0, 1}, DstMAC: []byte{10, 0, 0, 0, 0, 2},
-		EthernetType: kind}
+	return &layers.Ethernet{
+		SrcMAC: []byte{10, 0, 0, 0, 0, 1}, DstMAC: []byte{10, 0, 0, 0, 0, 2},
+		EthernetType: kind,
+	}
 }
 
 func ipHeader(proto layers.IPProtocol, src, dst []byte) *layers.IPv4 {
@@ -49,8 +51,10 @@ func build(t *testing.T, parts ...gopacket.SerializableLayer) []byte {
 
 // bare is an echo on a wire, and quoted an error that quotes one.
 func bare(t *testing.T, kind uint8, data []byte) []byte {
-	return build(t, append([]gopacket.SerializableLayer{ethernet(layers.EthernetTypeIPv4),
-		ipHeader(layers.IPProtocolICMPv4, hostA, hostB)}, echoOf(kind, data)...)...)
+	return build(t, append([]gopacket.SerializableLayer{
+		ethernet(layers.EthernetTypeIPv4),
+		ipHeader(layers.IPProtocolICMPv4, hostA, hostB),
+	}, echoOf(kind, data)...)...)
 }
 
 func quoted(t *testing.T, kind, code uint8, data []byte) []byte {
@@ -72,10 +76,12 @@ func inVXLAN(t *testing.T, inner []byte) []byte {
 
 func TestDecodeAndFilter(t *testing.T) {
 	other := [markLength]byte{9}
-	arp := build(t, ethernet(layers.EthernetTypeARP), &layers.ARP{AddrType: layers.LinkTypeEthernet,
+	arp := build(t, ethernet(layers.EthernetTypeARP), &layers.ARP{
+		AddrType: layers.LinkTypeEthernet,
 		Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: layers.ARPRequest,
 		SourceHwAddress: []byte{10, 0, 0, 0, 0, 1}, SourceProtAddress: hostA, DstHwAddress: make([]byte, 6),
-		DstProtAddress: hostB})
+		DstProtAddress: hostB,
+	})
 	tcp := build(t, ethernet(layers.EthernetTypeIPv4), ipHeader(layers.IPProtocolTCP, hostA, hostB),
 		gopacket.Payload(append(make([]byte, 8), testMark[:]...)))
 	for name, c := range map[string]struct {

@@ -124,7 +124,9 @@ func (o *Observation) vethName(e End) string {
 // stages lists the stages that the packet should pass.
 func (l leg) stages() []stage {
 	var stages []stage
-	add := func(k kind, place, device string, out bool) { stages = append(stages, stage{k, place, device, out}) }
+	add := func(k kind, place, device string, out bool) {
+		stages = append(stages, stage{k, place, device, out})
+	}
 	same := l.from.Name == l.to.Name
 	if l.src.IsPod() {
 		add(podOut, l.src.Name, l.src.Device, true)
@@ -177,8 +179,10 @@ func (o *Observation) Hops() []Hop {
 		}
 		for _, s := range l.stages() {
 			seen, ok := l.at(s)
-			hops = append(hops, Hop{Node: s.place, Device: s.device, Direction: direction, Out: s.out, Seen: ok,
-				At: seen.At})
+			hops = append(hops, Hop{
+				Node: s.place, Device: s.device, Direction: direction, Out: s.out, Seen: ok,
+				At: seen.At,
+			})
 		}
 	}
 	return hops

@@ -244,7 +244,8 @@ func (p *Process) Signal(s syscall.Signal) error {
 	if !p.Running() {
 		return nil
 	}
-	if s == p.stopSignal() || s == syscall.SIGTERM || s == syscall.SIGKILL || s == syscall.SIGINT || s == syscall.SIGQUIT {
+	if s == p.stopSignal() || s == syscall.SIGTERM || s == syscall.SIGKILL || s == syscall.SIGINT ||
+		s == syscall.SIGQUIT {
 		p.mu.Lock()
 		p.told = true
 		p.mu.Unlock()

@@ -17,9 +17,14 @@ var stateNames = []struct {
 	bit  int
 	name string
 }{
-	{netlink.NUD_PERMANENT, "PERMANENT"}, {netlink.NUD_NOARP, "NOARP"}, {netlink.NUD_INCOMPLETE, "INCOMPLETE"},
-	{netlink.NUD_REACHABLE, "REACHABLE"}, {netlink.NUD_STALE, "STALE"}, {netlink.NUD_DELAY, "DELAY"},
-	{netlink.NUD_PROBE, "PROBE"}, {netlink.NUD_FAILED, "FAILED"},
+	{netlink.NUD_PERMANENT, "PERMANENT"},
+	{netlink.NUD_NOARP, "NOARP"},
+	{netlink.NUD_INCOMPLETE, "INCOMPLETE"},
+	{netlink.NUD_REACHABLE, "REACHABLE"},
+	{netlink.NUD_STALE, "STALE"},
+	{netlink.NUD_DELAY, "DELAY"},
+	{netlink.NUD_PROBE, "PROBE"},
+	{netlink.NUD_FAILED, "FAILED"},
 }
 
 // StateName returns the name of a neighbour's state.

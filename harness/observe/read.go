@@ -50,8 +50,12 @@ func Read(handle netns.NsHandle, tables ...Table) (State, error) {
 		name string
 		read func() error
 	}{
-		{"addresses", r.addresses}, {"routes", r.routes}, {"neighbours", r.neighbours},
-		{"forwarding entries", r.fdb}, {"rules", r.rules}, {"sysctls", r.sysctls},
+		{"addresses", r.addresses},
+		{"routes", r.routes},
+		{"neighbours", r.neighbours},
+		{"forwarding entries", r.fdb},
+		{"rules", r.rules},
+		{"sysctls", r.sysctls},
 	} {
 		if len(tables) > 0 && !slices.Contains(tables, Table(t)) {
 			continue
@@ -165,8 +169,10 @@ func (r *reader) fdb() error {
 func (r *reader) entries(link, family int) (entries []Neighbour, err error) {
 	all, err := ns.Complete(func() ([]netlink.Neigh, error) { return r.nl.NeighList(link, family) })
 	for _, n := range all {
-		entries = append(entries, Neighbour{Device: r.names[n.LinkIndex], IP: address(n.IP),
-			MAC: n.HardwareAddr.String(), State: StateName(n.State)})
+		entries = append(entries, Neighbour{
+			Device: r.names[n.LinkIndex], IP: address(n.IP),
+			MAC: n.HardwareAddr.String(), State: StateName(n.State),
+		})
 	}
 	return entries, err
 }
@@ -189,8 +195,10 @@ func (r *reader) rules() error {
 			return fmt.Errorf("list those of chain %s: %w", c.Name, err)
 		}
 		for _, rule := range rules {
-			r.Rules = append(r.Rules, Rule{Family: FamilyName(uint8(c.Table.Family)), Table: c.Table.Name,
-				Chain: c.Name, Handle: rule.Handle, Text: ruleText(rule.Exprs), Exact: exactText(rule.Exprs)})
+			r.Rules = append(r.Rules, Rule{
+				Family: FamilyName(uint8(c.Table.Family)), Table: c.Table.Name,
+				Chain: c.Name, Handle: rule.Handle, Text: ruleText(rule.Exprs), Exact: exactText(rule.Exprs),
+			})
 		}
 	}
 	return nil

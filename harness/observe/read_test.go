@@ -77,11 +77,15 @@ func furnished(tb testing.TB) netns.NsHandle {
 		"fd00::1/64")
 	port, err := nl.LinkByName("port")
 	must(tb, err, nl.LinkSetUp(port), nl.LinkSetMasterByIndex(port, bridge))
-	device := add(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "flannel.1", HardwareAddr: mac, MTU: 1450},
-		VxlanId: 1, Port: 8472, SrcAddr: net.IPv4(192, 168, 0, 1), VtepDevIndex: eth0}, "10.5.1.0/32")
+	device := add(&netlink.Vxlan{
+		LinkAttrs: netlink.LinkAttrs{Name: "flannel.1", HardwareAddr: mac, MTU: 1450},
+		VxlanId:   1, Port: 8472, SrcAddr: net.IPv4(192, 168, 0, 1), VtepDevIndex: eth0,
+	}, "10.5.1.0/32")
 	neighbour := func(link, family, state int, ip string) *netlink.Neigh {
-		n := &netlink.Neigh{LinkIndex: link, Family: family, State: state, IP: addr(ip).AsSlice(),
-			HardwareAddr: peer}
+		n := &netlink.Neigh{
+			LinkIndex: link, Family: family, State: state, IP: addr(ip).AsSlice(),
+			HardwareAddr: peer,
+		}
 		if family == unix.AF_BRIDGE {
 			n.Flags = netlink.NTF_SELF
 		}
@@ -91,19 +95,24 @@ func furnished(tb testing.TB) netns.NsHandle {
 		nl.NeighSet(neighbour(device, unix.AF_BRIDGE, netlink.NUD_PERMANENT, "192.168.0.2")),
 		nl.NeighSet(neighbour(device, unix.AF_INET, netlink.NUD_PERMANENT, "10.5.2.0")),
 		nl.NeighSet(neighbour(eth0, unix.AF_INET6, netlink.NUD_STALE, "fd00::2")),
-		nl.RouteAdd(&netlink.Route{Dst: ipNet("10.5.2.0/24"), LinkIndex: device, Gw: net.IPv4(10, 5, 2, 0),
-			Flags: unix.RTNH_F_ONLINK, Priority: 7}),
+		nl.RouteAdd(&netlink.Route{
+			Dst: ipNet("10.5.2.0/24"), LinkIndex: device, Gw: net.IPv4(10, 5, 2, 0),
+			Flags: unix.RTNH_F_ONLINK, Priority: 7,
+		}),
 		nl.RouteAdd(&netlink.Route{LinkIndex: eth0, Gw: net.IPv4(192, 168, 0, 254)}),
 		nl.RouteAdd(&netlink.Route{Dst: ipNet("10.5.3.0/24"), MultiPath: []*netlink.NexthopInfo{
-			{LinkIndex: eth0, Gw: net.IPv4(192, 168, 0, 3)}, {LinkIndex: eth0, Gw: net.IPv4(192, 168, 0, 4)}}}),
+			{LinkIndex: eth0, Gw: net.IPv4(192, 168, 0, 3)}, {LinkIndex: eth0, Gw: net.IPv4(192, 168, 0, 4)},
+		}}),
 		nl.RouteAdd(&netlink.Route{Dst: ipNet("10.5.9.0/24"), Type: unix.RTN_BLACKHOLE}),
 		nl.RouteAdd(&netlink.Route{Dst: ipNet("fc00:2::/64"), LinkIndex: eth0, Gw: addr("fd00::2").AsSlice()}))
 	conn, err := nftables.New(nftables.WithNetNSFd(int(handle)))
 	must(tb, err)
 	for _, family := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6} {
 		table := conn.AddTable(&nftables.Table{Name: "mine", Family: family})
-		chain := conn.AddChain(&nftables.Chain{Name: "forward", Table: table, Type: nftables.ChainTypeFilter,
-			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter})
+		chain := conn.AddChain(&nftables.Chain{
+			Name: "forward", Table: table, Type: nftables.ChainTypeFilter,
+			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
+		})
 		for n := range 2 {
 			exprs := []expr.Any{&expr.Counter{Packets: uint64(n)}, &expr.Verdict{Kind: expr.VerdictAccept}}
 			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, UserData: []byte{0, 1, byte(n)}, Exprs: exprs})
@@ -119,8 +128,10 @@ func TestReadReadsWhatANamespaceHolds(t *testing.T) {
 	must(t, err)
 	device, ok := s.Link("flannel.1")
 	device.Index = 0
-	want := observe.Link{Name: "flannel.1", Type: "vxlan", Up: true, Carrier: true, MTU: 1450,
-		MAC: "02:00:00:00:00:01", VNI: 1, Port: 8472, Local: addr("192.168.0.1")}
+	want := observe.Link{
+		Name: "flannel.1", Type: "vxlan", Up: true, Carrier: true, MTU: 1450,
+		MAC: "02:00:00:00:00:01", VNI: 1, Port: 8472, Local: addr("192.168.0.1"),
+	}
 	if !ok || device != want {
 		t.Errorf("%+v, want %+v", device, want)
 	}
@@ -130,14 +141,17 @@ func TestReadReadsWhatANamespaceHolds(t *testing.T) {
 	if port.Name != "port" || bridge.Name != "cni0" || bridge.Type != "bridge" {
 		t.Errorf("eth0 leads to %+v, which is on %+v", port, bridge)
 	}
-	if all := s.AddressesOf("eth0"); !slices.Equal(all, []netip.Prefix{pfx("192.168.0.1/24"),
-		pfx("fd00::1/64")}) || !s.Holds(addr("fd00::1")) || s.Holds(addr("192.168.0.2")) {
+	if all := s.AddressesOf("eth0"); !slices.Equal(all, []netip.Prefix{
+		pfx("192.168.0.1/24"),
+		pfx("fd00::1/64"),
+	}) || !s.Holds(addr("fd00::1")) || s.Holds(addr("192.168.0.2")) {
 		t.Errorf("addresses %v", all)
 	}
 	for dst, want := range map[string]observe.Route{
 		"10.5.2.9": {Dst: pfx("10.5.2.0/24"), Via: addr("10.5.2.0"), Device: "flannel.1", Metric: 7, OnLink: true},
 		"10.5.3.9": {Dst: pfx("10.5.3.0/24"), Via: addr("192.168.0.3"), Device: "eth0", Hops: []observe.Hop{
-			{Via: addr("192.168.0.3"), Device: "eth0"}, {Via: addr("192.168.0.4"), Device: "eth0"}}},
+			{Via: addr("192.168.0.3"), Device: "eth0"}, {Via: addr("192.168.0.4"), Device: "eth0"},
+		}},
 		"10.5.9.9":    {Dst: pfx("10.5.9.0/24"), Type: "blackhole"},
 		"10.5.1.1":    {Dst: pfx("10.5.1.1/32"), Device: "cni0", Type: "local", Table: 255},
 		"192.168.0.7": {Dst: pfx("192.168.0.0/24"), Device: "eth0", ScopeLink: true},
@@ -154,8 +168,10 @@ func TestReadReadsWhatANamespaceHolds(t *testing.T) {
 			t.Errorf("to %s leads\n%+v, want\n%+v", dst, got, want)
 		}
 	}
-	peer := observe.Neighbour{Device: "flannel.1", IP: addr("10.5.2.0"), MAC: "02:00:00:00:00:02",
-		State: "PERMANENT"}
+	peer := observe.Neighbour{
+		Device: "flannel.1", IP: addr("10.5.2.0"), MAC: "02:00:00:00:00:02",
+		State: "PERMANENT",
+	}
 	if n, ok := s.Neighbour("flannel.1", peer.IP); !ok || n != peer || !n.Permanent() {
 		t.Errorf("neighbour %+v", n)
 	}

@@ -86,8 +86,8 @@ func traceEvent(t follow.Trace) *record.Trace {
 	return e
 }
 
-// leasesForPackets returns the leases that there are; when etcd, which has them, does not answer, those that it
-// had last.
+// leasesForPackets returns the leases that there are; when etcd, which has them, does not answer, those
+// that it had last.
 func (r *Recorder) leasesForPackets(ctx context.Context) []cluster.Lease {
 	ctx, cancel := context.WithTimeout(ctx, leasesWithin)
 	defer cancel()

@@ -126,8 +126,10 @@ func (r *Recorder) keyChanged(e *clientv3.Event) {
 	k := &r.keys
 	key := strings.TrimPrefix(string(e.Kv.Key), r.c.EtcdPrefix()+"/")
 	k.mu.Lock()
-	change := record.Lease{Change: record.LeasePut, Key: key, Value: string(e.Kv.Value), Was: k.known[key],
-		ID: e.Kv.Lease, Revision: e.Kv.ModRevision}
+	change := record.Lease{
+		Change: record.LeasePut, Key: key, Value: string(e.Kv.Value), Was: k.known[key],
+		ID: e.Kv.Lease, Revision: e.Kv.ModRevision,
+	}
 	if e.Type == mvccpb.DELETE {
 		change.Change = record.LeaseDeleted
 		delete(k.known, key)
@@ -149,14 +151,18 @@ func (r *Recorder) compareKeys(now *clientv3.GetResponse) {
 		key := strings.TrimPrefix(string(kv.Key), r.c.EtcdPrefix()+"/")
 		k.known[key] = string(kv.Value)
 		if was, there := before[key]; !there || was != string(kv.Value) {
-			changes = append(changes, record.Lease{Change: record.LeaseFound, Key: key, Value: string(kv.Value),
-				Was: was, ID: kv.Lease, Revision: kv.ModRevision})
+			changes = append(changes, record.Lease{
+				Change: record.LeaseFound, Key: key, Value: string(kv.Value),
+				Was: was, ID: kv.Lease, Revision: kv.ModRevision,
+			})
 		}
 	}
 	for key, was := range before {
 		if _, there := k.known[key]; !there {
-			changes = append(changes, record.Lease{Change: record.LeaseMissed, Key: key, Was: was,
-				Revision: now.Header.Revision})
+			changes = append(changes, record.Lease{
+				Change: record.LeaseMissed, Key: key, Was: was,
+				Revision: now.Header.Revision,
+			})
 		}
 	}
 	k.mu.Unlock()

@@ -26,8 +26,8 @@ type Cluster struct {
 
 // Cluster builds a cluster for the running spec, or for its ordered container when called in BeforeAll, and
 // tears it down afterwards. Without Options.Agent it has the overlay under test. When all that used it has
-// passed, its faults are healed and the invariants are checked before. A world that cannot be built makes the
-// spec not proven.
+// passed, its faults are healed and the invariants are checked before. A world that cannot be built makes
+// the spec not proven.
 func (s *Suite) Cluster(ctx context.Context, opts Options) *Cluster {
 	ginkgo.GinkgoHelper()
 	if opts.Agent == nil {
@@ -61,8 +61,8 @@ func (s *Suite) Cluster(ctx context.Context, opts Options) *Cluster {
 	return c
 }
 
-// Running builds a cluster whose mesh has begun to talk: three nodes unless told otherwise, one that something
-// happens to and a pair that it must not touch.
+// Running builds a cluster whose mesh has begun to talk: three nodes unless told otherwise, one that
+// something happens to and a pair that it must not touch.
 func (s *Suite) Running(ctx context.Context, opts Options) *Cluster {
 	ginkgo.GinkgoHelper()
 	if opts.Nodes == 0 {
@@ -166,8 +166,8 @@ func (c *Cluster) Has(f Feature) bool { return driver.Lacks(c.Options().Agent, f
 // OwnBuild drives this project's overlay as it was built, whatever the overlay under test is.
 func OwnBuild() Ours { return driver.Ours{Bin: os.Getenv(build.Env)} }
 
-// NeedsProgram skips the running spec where an agent needs a program that the machine does not have. Any other
-// error of its Check fails the spec.
+// NeedsProgram skips the running spec where an agent needs a program that the machine does not have. Any
+// other error of its Check fails the spec.
 func NeedsProgram(d Driver) {
 	ginkgo.GinkgoHelper()
 	err := d.Check()

@@ -33,14 +33,23 @@ func TestFiguresAreThoseOfTheSpec(t *testing.T) {
 		healed time.Time
 		want   record.Verdict
 	}{
-		{report(100, 10, long(s, 10, false)), time.Time{},
-			record.Verdict{Sent: 200, Lost: 10, LongestOutage: int64(s)}},
-		{report(120, 15, long(3500*ms, 15, true)), healed,
-			record.Verdict{Sent: 40, Lost: 5, LongestOutage: int64(2500 * ms), Healed: true,
-				Recovery: int64(500 * ms)}},
+		{
+			report(100, 10, long(s, 10, false)),
+			time.Time{},
+			record.Verdict{Sent: 200, Lost: 10, LongestOutage: int64(s)},
+		},
+		{
+			report(120, 15, long(3500*ms, 15, true)), healed,
+			record.Verdict{
+				Sent: 40, Lost: 5, LongestOutage: int64(2500 * ms), Healed: true,
+				Recovery: int64(500 * ms),
+			},
+		},
 		{report(180, 15, long(3500*ms, 15, true)), healed, record.Verdict{Sent: 120}},
-		{report(200, 18, long(3500*ms, 15, true), again), healed,
-			record.Verdict{Sent: 40, Lost: 3, LongestOutage: int64(30 * ms)}},
+		{
+			report(200, 18, long(3500*ms, 15, true), again), healed,
+			record.Verdict{Sent: 40, Lost: 3, LongestOutage: int64(30 * ms)},
+		},
 	} {
 		var v record.Verdict
 		addSummary(&v, cluster.Summary{Report: c.report, Healed: c.healed}, before)

@@ -106,8 +106,8 @@ func (c *Cluster) WatchARP(node string) *ARPWatch {
 	return w
 }
 
-// DeviceIdentity is the index and the MAC of a node's overlay device, which must not change over a restart of
-// its agent.
+// DeviceIdentity is the index and the MAC of a node's overlay device, which must not change over a restart
+// of its agent.
 func (c *Cluster) DeviceIdentity(node string) string {
 	ginkgo.GinkgoHelper()
 	c.NeedsDevice()

@@ -41,7 +41,8 @@ type Feature = driver.Feature
 // The features of agents, for Needs and Has.
 const (
 	// FeatureKeys is flannel's keys in etcd, FeatureLeases leases that can be listed, FeatureSubnet a node's
-	// subnet that can be read, FeatureSubnetFile flannel's file with it, FeatureDevice a device of the overlay's.
+	// subnet that can be read, FeatureSubnetFile flannel's file with it, FeatureDevice a device of the
+	// overlay's.
 	FeatureKeys       = driver.FeatureKeys
 	FeatureLeases     = driver.FeatureLeases
 	FeatureSubnet     = driver.FeatureSubnet
@@ -98,5 +99,6 @@ func Each(a, b []*Pod, want bool) []Expectation { return cluster.Each(a, b, want
 // Over6 is the name by which the mesh knows the IPv6 address of an endpoint.
 func Over6(name string) string { return cluster.Over6(name) }
 
-// ErrNotProven says that a fault was applied and its effect could not be shown; a fault of your own wraps it.
+// ErrNotProven says that a fault was applied and its effect could not be shown; a fault of your own wraps
+// it.
 var ErrNotProven = fault.ErrNotProven

@@ -93,8 +93,10 @@ func (b *builder) pair(c *record.Cluster, p *record.PairSeries) pairData {
 			d.Sent += uint64(k[record.BucketSent])
 			d.Lost += uint64(k[record.BucketLost])
 			at := ms(l.Start+k[record.BucketBegin]*1e6, c.First)
-			row := [6]float64{at, float64(k[record.BucketLength]), float64(k[record.BucketSent]),
-				float64(k[record.BucketLost]), float64(k[record.BucketMean]), float64(k[record.BucketMax])}
+			row := [6]float64{
+				at, float64(k[record.BucketLength]), float64(k[record.BucketSent]),
+				float64(k[record.BucketLost]), float64(k[record.BucketMean]), float64(k[record.BucketMax]),
+			}
 			if n := len(d.B[0]) - 1; n >= 0 && joined+1 < b.merging && row[3] == 0 && d.B[3][n] == 0 {
 				d.join(n, row)
 				joined++

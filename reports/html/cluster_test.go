@@ -60,8 +60,10 @@ func TestFaultsSayWhatTheyAre(t *testing.T) {
 	}
 	want := []seen{
 		{"etcd-pause", "etcd", 0, false},
-		{"agent-restart", "agent", 1, false}, {"agent-restart", "agent", 1, false},
-		{record.FaultCustom, "kernel", 3, false}, {record.FaultCustom, "kernel", 4, false},
+		{"agent-restart", "agent", 1, false},
+		{"agent-restart", "agent", 1, false},
+		{record.FaultCustom, "kernel", 3, false},
+		{record.FaultCustom, "kernel", 4, false},
 		{"packet-loss", "node", 5, true},
 	}
 	if !slices.Equal(got, want) {

@@ -181,8 +181,10 @@ func newBuilder(o *record.Outcome) *builder {
 }
 
 func (b *builder) scenario(s *record.Scenario) scenarioData {
-	d := scenarioData{Name: s.Name, State: stateOf(s), Sentence: s.Sentence(), Rerun: text.Rerun(s.Name),
-		Reach: s.Reach, Invariants: s.Invariants, Traces: s.Traces, Contradictions: s.Recheck()}
+	d := scenarioData{
+		Name: s.Name, State: stateOf(s), Sentence: s.Sentence(), Rerun: text.Rerun(s.Name),
+		Reach: s.Reach, Invariants: s.Invariants, Traces: s.Traces, Contradictions: s.Recheck(),
+	}
 	for _, f := range s.Figures {
 		d.Figures = append(d.Figures, []string{f.Name, number(f.Value) + " " + f.Unit})
 	}
@@ -205,9 +207,11 @@ func (b *builder) scenario(s *record.Scenario) scenarioData {
 }
 
 func (b *builder) cluster(c *record.Cluster) clusterData {
-	d := clusterData{Length: ms(c.Last, c.First), Open: c.Closed == 0,
+	d := clusterData{
+		Length: ms(c.Last, c.First), Open: c.Closed == 0,
 		Nodes: []nodeData{}, Pods: []podData{}, Steps: []stepData{}, Pairs: []pairData{},
-		Marks: []markData{}, Logs: []logData{}, Moments: []momentData{}, State: []stateData{}}
+		Marks: []markData{}, Logs: []logData{}, Moments: []momentData{}, State: []stateData{},
+	}
 	if w := c.World; w != nil {
 		d.Agent, d.Network, d.Device = w.Agent, w.Network, w.Device
 	}
@@ -262,8 +266,10 @@ func (b *builder) faults(c *record.Cluster) []faultData {
 	faults := []faultData{}
 	for _, s := range c.Spans() {
 		of := s.Of
-		f := faultData{Name: of.Name, ID: of.ID, Nodes: of.Nodes, Params: of.Params, From: ms(s.Injected, c.First),
-			Proved: ms(s.Proved, c.First), To: ms(s.Healed, c.First), Error: s.Error}
+		f := faultData{
+			Name: of.Name, ID: of.ID, Nodes: of.Nodes, Params: of.Params, From: ms(s.Injected, c.First),
+			Proved: ms(s.Proved, c.First), To: ms(s.Healed, c.First), Error: s.Error,
+		}
 		f.Component, f.Promised = text.Said(
 			b.o.KindOf(record.Injection{ID: of.ID, Name: of.Name, Component: of.Component}))
 		if s.Injected == 0 {

@@ -35,8 +35,12 @@ func TestSpansOfNumberedInjections(t *testing.T) {
 		got = append(got, g)
 	}
 	want := []span{
-		{1, "", 130, 131, 0}, {2, "node02", 140, 141, 150}, {3, "node02", 142, 143, 150},
-		{4, "node01", 151, 154, 0}, {5, "node02", 152, 153, 155}, {6, "node01", 156, 157, 0},
+		{1, "", 130, 131, 0},
+		{2, "node02", 140, 141, 150},
+		{3, "node02", 142, 143, 150},
+		{4, "node01", 151, 154, 0},
+		{5, "node02", 152, 153, 155},
+		{6, "node01", 156, 157, 0},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v\nwant\n%+v", got, want)
@@ -49,8 +53,10 @@ func TestSpansOfAnOldRecord(t *testing.T) {
 	for i, phase := range []string{
 		record.FaultInjecting, record.FaultProved, record.FaultInjecting, record.FaultUnproved, record.FaultHealed,
 	} {
-		o.Add(record.Event{At: int64(i + 1), Cluster: "1", Kind: record.KindFault,
-			Fault: &record.Fault{Name: "rust", Phase: phase}})
+		o.Add(record.Event{
+			At: int64(i + 1), Cluster: "1", Kind: record.KindFault,
+			Fault: &record.Fault{Name: "rust", Phase: phase},
+		})
 	}
 	spans := o.Clusters[0].Spans()
 	if len(spans) != 2 || spans[0].Injected != 1 || spans[0].Proved != 2 || spans[0].Healed != 5 ||
@@ -85,10 +91,14 @@ func TestMachinesHaveRoles(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	old := &record.Outcome{}
-	old.Add(record.Event{Cluster: "1", Kind: record.KindProcess,
-		Process: &record.Process{Machine: "store", Name: "etcd"}})
-	old.Add(record.Event{Cluster: "1", Kind: record.KindWorld,
-		World: &record.World{Nodes: map[string]string{"store": "10.0.0.1", "node01": "10.0.0.2"}}})
+	old.Add(record.Event{
+		Cluster: "1", Kind: record.KindProcess,
+		Process: &record.Process{Machine: "store", Name: "etcd"},
+	})
+	old.Add(record.Event{
+		Cluster: "1", Kind: record.KindWorld,
+		World: &record.World{Nodes: map[string]string{"store": "10.0.0.1", "node01": "10.0.0.2"}},
+	})
 	if got := roles(old); len(got) != 2 || got["store"] != record.RoleEtcd || got["node01"] != record.RoleNode {
 		t.Errorf("an old record: %v", got)
 	}
@@ -96,17 +106,23 @@ func TestMachinesHaveRoles(t *testing.T) {
 
 func TestKindOfAnInjection(t *testing.T) {
 	o := fixture(t, "faults.jsonl")
-	o.Add(record.Event{Kind: record.KindFault, Fault: &record.Fault{ID: "toy-stop", Component: "toy",
-		Promise: "it is missed"}})
+	o.Add(record.Event{Kind: record.KindFault, Fault: &record.Fault{
+		ID: "toy-stop", Component: "toy",
+		Promise: "it is missed",
+	}})
 	for _, c := range []struct {
 		in   record.Injection
 		want record.FaultKind
 	}{
 		{record.Injection{ID: "agent-restart", Name: "agent on node02 restarted"}, o.Catalogue[1]},
-		{record.Injection{ID: "toy-stop", Name: "toy stopped", Component: "toy"},
-			record.FaultKind{ID: "toy-stop", About: "toy stopped", Component: "toy", Promise: "it is missed"}},
-		{record.Injection{ID: record.FaultCustom, Name: "rust", Component: "disk"},
-			record.FaultKind{ID: record.FaultCustom, About: "rust", Component: "disk"}},
+		{
+			record.Injection{ID: "toy-stop", Name: "toy stopped", Component: "toy"},
+			record.FaultKind{ID: "toy-stop", About: "toy stopped", Component: "toy", Promise: "it is missed"},
+		},
+		{
+			record.Injection{ID: record.FaultCustom, Name: "rust", Component: "disk"},
+			record.FaultKind{ID: record.FaultCustom, About: "rust", Component: "disk"},
+		},
 		{record.Injection{Name: "of an old record"}, record.FaultKind{About: "of an old record"}},
 	} {
 		if got := o.KindOf(c.in); got != c.want {

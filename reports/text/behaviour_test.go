@@ -38,13 +38,19 @@ const second = 1e9
 func measurements() []record.Event {
 	return []record.Event{
 		ended("alone", broke(record.Verdict{State: record.Passed, Sent: 1000}, "etcd-stop", "etcd stopped")),
-		ended("also alone", broke(record.Verdict{State: record.Failed,
-			Sent: 500, Lost: 20, LongestOutage: 2 * second, Healed: true, Recovery: second / 2},
+		ended("also alone", broke(record.Verdict{
+			State: record.Failed,
+			Sent:  500, Lost: 20, LongestOutage: 2 * second, Healed: true, Recovery: second / 2,
+		},
 			"etcd-stop", "etcd stopped", "etcd-stop", "etcd stopped")),
-		ended("with others", broke(record.Verdict{State: record.Passed, Sent: 700, Lost: 7,
-			LongestOutage: second / 10}, "etcd-stop", "etcd stopped", "agent-kill", "agent on node04 killed")),
-		ended("never well again", broke(record.Verdict{State: record.Failed,
-			Sent: 10, Lost: 9, LongestOutage: second, Healed: true, Recovery: -1},
+		ended("with others", broke(record.Verdict{
+			State: record.Passed, Sent: 700, Lost: 7,
+			LongestOutage: second / 10,
+		}, "etcd-stop", "etcd stopped", "agent-kill", "agent on node04 killed")),
+		ended("never well again", broke(record.Verdict{
+			State: record.Failed,
+			Sent:  10, Lost: 9, LongestOutage: second, Healed: true, Recovery: -1,
+		},
 			"device-down", "device down on node02")),
 		ended("by hand", record.Verdict{State: record.Passed, Labels: []string{"fault:add-storm", "kind:cni"}}),
 		ended("of its own", broke(record.Verdict{State: record.Passed, Sent: 1},
@@ -64,12 +70,16 @@ func TestBehaviour(t *testing.T) {
 	for range 2 { // as of two processes
 		o.Add(record.Event{Kind: record.KindCatalogue, Catalogue: kinds})
 	}
-	o.Add(record.Event{Kind: record.KindFault, Fault: &record.Fault{Name: "the toy on node02 stopped", N: 1,
-		ID: "toy-stop", Component: "toy", Promise: "the toy is missed"}})
+	o.Add(record.Event{Kind: record.KindFault, Fault: &record.Fault{
+		Name: "the toy on node02 stopped", N: 1,
+		ID: "toy-stop", Component: "toy", Promise: "the toy is missed",
+	}})
 	o.Add(record.Event{Kind: record.KindWorld, Scenario: "defect", World: &record.World{
-		Agent: "overlayd with rust", Driver: "overlayd", Defects: []string{"rust"}}})
+		Agent: "overlayd with rust", Driver: "overlayd", Defects: []string{"rust"},
+	}})
 	o.Add(record.Event{Kind: record.KindWorld, Scenario: "alone", World: &record.World{
-		Agent: "another that counts", Driver: "another that counts"}})
+		Agent: "another that counts", Driver: "another that counts",
+	}})
 	for _, e := range measurements() {
 		o.Add(e)
 	}
@@ -96,7 +106,8 @@ func TestBehaviourOfAnOldRecord(t *testing.T) {
 	o := &record.Outcome{}
 	o.Add(record.Event{Kind: record.KindRun, Run: &record.Run{Agent: "overlayd", AgentVersion: "v1"}})
 	o.Add(record.Event{Kind: record.KindWorld, Scenario: "defect", World: &record.World{
-		Agent: "overlayd with rust"}})
+		Agent: "overlayd with rust",
+	}})
 	for _, e := range measurements() {
 		e.Verdict.Injections = nil
 		o.Add(e)

@@ -23,8 +23,10 @@ func TestAnnotations(t *testing.T) {
 }
 
 func TestThousands(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1\u202f000",
-		1234567: "1\u202f234\u202f567"} {
+	for n, want := range map[uint64]string{
+		0: "0", 999: "999", 1000: "1\u202f000",
+		1234567: "1\u202f234\u202f567",
+	} {
 		if got := text.Thousands(n); got != want {
 			t.Errorf("%d is %q", n, got)
 		}
@@ -32,8 +34,10 @@ func TestThousands(t *testing.T) {
 }
 
 func TestCounted(t *testing.T) {
-	got := text.Counted([]string{"etcd stopped", "agent on node02 restarted", "etcd stopped", "link down",
-		"agent on node02 restarted", "etcd stopped"})
+	got := text.Counted([]string{
+		"etcd stopped", "agent on node02 restarted", "etcd stopped", "link down",
+		"agent on node02 restarted", "etcd stopped",
+	})
 	want := []string{"etcd stopped ×3", "agent on node02 restarted ×2", "link down"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -63,8 +67,10 @@ func TestNotRecovered(t *testing.T) {
 func TestSlowest(t *testing.T) {
 	o := &record.Outcome{}
 	ended := func(name, state string, seconds int64) {
-		o.Add(record.Event{Kind: record.KindVerdict, Scenario: name,
-			Verdict: &record.Verdict{State: state, Duration: seconds * 1e9}})
+		o.Add(record.Event{
+			Kind: record.KindVerdict, Scenario: name,
+			Verdict: &record.Verdict{State: state, Duration: seconds * 1e9},
+		})
 	}
 	ended("skipped", record.Skipped, 9)
 	ended("first", record.Passed, 1)
@@ -85,22 +91,29 @@ func TestAgents(t *testing.T) {
 	}
 	rusty := func(s, driver string) record.Event {
 		return record.Event{Kind: record.KindWorld, Scenario: s, World: &record.World{
-			Agent: driver + " with rust and dust", Driver: driver, Defects: []string{"rust", "dust"}}}
+			Agent: driver + " with rust and dust", Driver: driver, Defects: []string{"rust", "dust"},
+		}}
 	}
 	for want, events := range map[string][]record.Event{
 		"":            {world("a", "")},
 		"flannel":     {world("a", "flannel")},
 		"overlayd v1": {world("a", "overlayd")},
-		"overlayd v1; in some scenarios flannel, overlayd with rust": {world("a", "overlayd"),
-			world("b", "flannel"), world("c", "overlayd with rust"), world("d", "flannel")},
+		"overlayd v1; in some scenarios flannel, overlayd with rust": {
+			world("a", "overlayd"),
+			world("b", "flannel"), world("c", "overlayd with rust"), world("d", "flannel"),
+		},
 		"overlayd v1 with rust and dust": {rusty("a", "overlayd"), rusty("b", "overlayd")},
-		"overlayd v1; in some scenarios overlayd with rust and dust": {world("a", "overlayd"),
-			rusty("b", "overlayd")},
+		"overlayd v1; in some scenarios overlayd with rust and dust": {
+			world("a", "overlayd"),
+			rusty("b", "overlayd"),
+		},
 		"overlayd v1; in some scenarios mine with rust and dust": {rusty("a", "mine")},
 		// An old record does not tell defects.
 		"overlayd v1; in some scenarios overlayd with rust": {world("a", "overlayd with rust")},
-		"overlayd v1; in some scenarios 4 others, such as w": {world("a", "w"), world("b", "x"),
-			world("c", "y"), world("d", "z")},
+		"overlayd v1; in some scenarios 4 others, such as w": {
+			world("a", "w"), world("b", "x"),
+			world("c", "y"), world("d", "z"),
+		},
 	} {
 		o := &record.Outcome{}
 		if strings.HasPrefix(want, "overlayd") {

@@ -145,9 +145,11 @@ func TestKeptText(t *testing.T) {
 		Active:   []string{"etcd stopped"},
 	}
 	one, many := keptText(k, "bin/nemesh", 1), keptText(k, "bin/nemesh", 3)
-	for _, want := range []string{"FAIL lease revoked\n", "scenarios/a_test.go:7", "broken: etcd stopped",
+	for _, want := range []string{
+		"FAIL lease revoked\n", "scenarios/a_test.go:7", "broken: etcd stopped",
 		"    Expected\n",
-		"    bin/nemesh enter node01\n    bin/nemesh enter etcd\n", "Ctrl-C"} {
+		"    bin/nemesh enter node01\n    bin/nemesh enter etcd\n", "Ctrl-C",
+	} {
 		if !strings.Contains(one, want) {
 			t.Errorf("%q is not in\n%s", want, one)
 		}

@@ -251,8 +251,10 @@ func (o *runOptions) start(ctx context.Context, dir, recordPath string, seed int
 
 // ginkgo prepares the Ginkgo CLI with the filters of this run.
 func (o *runOptions) ginkgo(ctx context.Context, more ...string) (*exec.Cmd, error) {
-	args := []string{"run", fmt.Sprintf("--procs=%d", o.procs), "--no-color", "-v", "--randomize-all=false",
-		"--timeout=" + o.limit().String(), "--grace-period=10s"}
+	args := []string{
+		"run", fmt.Sprintf("--procs=%d", o.procs), "--no-color", "-v", "--randomize-all=false",
+		"--timeout=" + o.limit().String(), "--grace-period=10s",
+	}
 	chosen, err := parseFilters(o.filters)
 	if err != nil {
 		return nil, err
