@@ -5,16 +5,19 @@
 package underlay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
 	"github.com/nemesh/nemesh/harness/ns"
+	"github.com/nemesh/nemesh/harness/wait"
 )
 
 const bridgeName = "switch"
@@ -167,7 +170,26 @@ func (s *Switch) connect(port string, machine netns.NsHandle, uplink string, add
 	if err := nl.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: gateway}); err != nil {
 		return fmt.Errorf("add the default route: %w", err)
 	}
-	return nil
+	return s.awaitForwarding(port)
+}
+
+// forwardsWithin bounds waiting for a port that forwards.
+const forwardsWithin = 5 * time.Second
+
+// awaitForwarding waits until the bridge forwards at a port. That is when the kernel's link watch has seen the
+// carrier of the other end (net/core/link_watch.c, br_port_carrier_check), which waits for its turn when other
+// links come and go: until then all that is sent there is lost.
+func (s *Switch) awaitForwarding(port string) error {
+	return wait.Within(context.Background(), forwardsWithin, time.Millisecond, func(context.Context) error {
+		link, err := s.nl.LinkByName(port)
+		if err != nil {
+			return wait.GiveUp(fmt.Errorf("find port %s: %w", port, err))
+		}
+		if state := link.Attrs().OperState; state != netlink.OperUp {
+			return fmt.Errorf("port %s does not forward: it is %s", port, state)
+		}
+		return nil
+	})
 }
 
 // Unplug removes a port and the machine's uplink. A port that is not plugged is not an error, because a port
