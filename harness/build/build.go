@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -59,8 +60,12 @@ func bin(dir string, wanted []target) (string, error) {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return "", fmt.Errorf("make room for the binaries: %w (set %s to a folder that has them)", err, Env)
 	}
+	lacks := func(t target) bool { return !executable(filepath.Join(to, t.name)) }
+	if slices.ContainsFunc(wanted, lacks) {
+		fmt.Fprintf(os.Stderr, "nemesh: building what a world needs into %s; the first time takes minutes\n", to)
+	}
 	for _, t := range wanted {
-		if source.Version != "" && executable(filepath.Join(to, t.name)) {
+		if source.Version != "" && !lacks(t) {
 			continue // of a version that never changes
 		}
 		if err := t.build(source.Dir, to); err != nil {

@@ -33,7 +33,9 @@ func (c *Cluster) spec(name string, addr netip.Addr) driver.Spec {
 		PeerHold: c.opts.PeerHold, VNI: c.opts.VNI, Network: c.opts.Network, SubnetLen: c.opts.SubnetLen,
 	}
 	for i := range c.opts.Nodes {
-		s.Nodes = append(s.Nodes, driver.Peer{Name: nodeName(i), Addr: c.opts.addr(i)})
+		if peer := nodeName(i); peer != name {
+			s.Peers = append(s.Peers, driver.Peer{Name: peer, Addr: c.opts.addr(i)})
+		}
 	}
 	c.control.Introduce(&s)
 	return s

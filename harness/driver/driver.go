@@ -31,12 +31,12 @@ type Spec struct {
 	// Network is what the overlay hands out to nodes and SubnetLen the prefix length of a node's subnet.
 	Network   netip.Prefix
 	SubnetLen int
-	// Nodes are all nodes of the cluster, this one among them, in order.
-	Nodes     []Peer
+	// Peers are the other nodes of the cluster, in order.
+	Peers     []Peer
 	ExtraArgs []string
 }
 
-// Peer is a node as an agent that is told of all nodes knows it.
+// Peer is another node, for agents that are told of them.
 type Peer struct {
 	Name string
 	Addr netip.Addr

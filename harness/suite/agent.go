@@ -15,7 +15,7 @@ type (
 	Driver = driver.Driver
 	// Spec is what an agent needs to know about its node and its cluster.
 	Spec = driver.Spec
-	// Peer is a node as an agent that is told of all nodes knows it.
+	// Peer is another node, for agents that are told of them.
 	Peer = driver.Peer
 	// Readiness is how an agent says that it is ready.
 	Readiness = driver.Readiness

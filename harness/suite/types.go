@@ -28,9 +28,17 @@ type (
 	Command = node.Command
 	// Pod is a pod, made by CNI ADD.
 	Pod = pod.Pod
-	// Fault is one way to break a world. One of your own has a Name and Inject, which registers the heal with
-	// World.OnHeal, breaks, and proves that it took effect.
+	// Fault is one way to break a world. One of your own has a Name for people, an Identity for programs, and
+	// Inject, which registers the heal with Injection.OnHeal, breaks, and proves that it took effect.
 	Fault = fault.Fault
+	// Identity says what a fault is: its id, the nodes at which it is injected, and its parameters.
+	Identity = fault.Identity
+	// Injection is one injection of a fault into a world.
+	Injection = fault.Injection
+	// FaultEntry is a row of the table of faults, for RegisterFault: id, component, parameters and promise.
+	FaultEntry = fault.Entry
+	// Place is where a FaultEntry makes its fault, and with what parameters.
+	Place = fault.Place
 	// World is what a fault works on; a Cluster is one.
 	World = fault.World
 )
@@ -102,3 +110,18 @@ func Over6(name string) string { return cluster.Over6(name) }
 // ErrNotProven says that a fault was applied and its effect could not be shown; a fault of your own wraps
 // it.
 var ErrNotProven = fault.ErrNotProven
+
+// The components that a fault may break (FaultEntry.Component). A module of its own may have others.
+const (
+	ComponentEtcd   = fault.ComponentEtcd
+	ComponentAgent  = fault.ComponentAgent
+	ComponentNode   = fault.ComponentNode
+	ComponentKernel = fault.ComponentKernel
+	ComponentDisk   = fault.ComponentDisk
+	ComponentCNI    = fault.ComponentCNI
+)
+
+// RegisterFault adds a fault of your own to the table, so that lists, labels and reports know what it breaks
+// and what the overlay promises of it. Call it from an init function. A row that lacks something, or whose id
+// is taken, is a mistake in the program and panics.
+var RegisterFault = fault.Register

@@ -182,7 +182,7 @@ func newBuilder(o *record.Outcome) *builder {
 
 func (b *builder) scenario(s *record.Scenario) scenarioData {
 	d := scenarioData{
-		Name: s.Name, State: stateOf(s), Sentence: s.Sentence(), Rerun: text.Rerun(s.Name),
+		Name: s.Name, State: stateOf(s), Sentence: s.Sentence(), Rerun: text.Rerun(s),
 		Reach: s.Reach, Invariants: s.Invariants, Traces: s.Traces, Contradictions: s.Recheck(),
 	}
 	for _, f := range s.Figures {

@@ -194,7 +194,7 @@ func describe(o *record.Outcome) page {
 func describeRow(i int, s *record.Scenario) row {
 	r := row{
 		ID: i, Name: s.Name, State: stateOf(s), Class: class(stateOf(s)), Sentence: s.Sentence(),
-		Rerun: text.Rerun(s.Name), Flagged: len(s.Recheck()) > 0,
+		Rerun: text.Rerun(s), Flagged: len(s.Recheck()) > 0,
 	}
 	search := []string{s.Name, r.State, r.Sentence}
 	if v := s.Verdict; v != nil {

@@ -89,6 +89,8 @@ type Run struct {
 	// Module is the version of nemesh, Seed that of the order of scenarios.
 	Module string `json:"module"`
 	Seed   int64  `json:"seed"`
+	// Suite is the folder of the scenarios as it was typed, "" for those of nemesh.
+	Suite string `json:"suite,omitempty"`
 	// Agent is the overlay under test and AgentVersion what its binary says.
 	Agent        string `json:"agent,omitempty"`
 	AgentVersion string `json:"agent_version,omitempty"`

@@ -21,7 +21,7 @@ func Annotations(o *record.Outcome) string {
 				at = fmt.Sprintf("file=%s,line=%s,", property(file), property(line))
 			}
 		}
-		fmt.Fprintf(&b, "::error %stitle=%s::%s\n", at, property(s.Name), data(s.Sentence()+"\n"+Rerun(s.Name)))
+		fmt.Fprintf(&b, "::error %stitle=%s::%s\n", at, property(s.Name), data(s.Sentence()+"\n"+Rerun(s)))
 	}
 	return b.String()
 }

@@ -33,7 +33,7 @@ func Markdown(o *record.Outcome) string {
 			continue
 		}
 		fmt.Fprintf(&b, "\n### %s: %s\n\n%s\n\nRun it again: `%s`\n", s.Verdict.State, s.Name,
-			quoted(s.Sentence()), Rerun(s.Name))
+			quoted(s.Sentence()), Rerun(s))
 		b.WriteString(promises(o, s))
 		if drawn < maxGantts {
 			if chart := gantt(s); chart != "" {

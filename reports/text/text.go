@@ -78,9 +78,16 @@ func Short(d time.Duration) string {
 	return fmt.Sprintf("%.2f s", d.Seconds())
 }
 
-// Rerun is the command that runs one scenario again. FOCUS is a regular expression.
-func Rerun(name string) string {
-	return "make chaos FOCUS='" + strings.ReplaceAll(regexp.QuoteMeta(name), "'", ".") + "'"
+// notInFilters are what a shell, or nemesh, would take for something else than a part of a name.
+var notInFilters = strings.NewReplacer("'", ".", ":", ".")
+
+// Rerun is the command that runs one scenario again, which it names by a regular expression.
+func Rerun(sc *record.Scenario) string {
+	name := "'" + notInFilters.Replace(regexp.QuoteMeta(sc.Name)) + "'"
+	if sc.Suite != "" {
+		return "nemesh run --suite " + sc.Suite + " " + name
+	}
+	return "make chaos FOCUS=" + name
 }
 
 // Failure renders why a scenario did not pass: what was expected, what was there, what was broken at the
@@ -107,7 +114,7 @@ func (s Style) Failure(sc *record.Scenario) string {
 			block(&b, st.What+" of "+st.Where, st.Lines)
 		}
 	}
-	block(&b, "run it again", []string{Rerun(sc.Name)})
+	block(&b, "run it again", []string{Rerun(sc)})
 	return b.String()
 }
 

@@ -167,7 +167,7 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	}
 	seed := began.Unix()
 	run := about(seed)
-	run.Agent, run.AgentVersion = o.world.name, o.world.version
+	run.Suite, run.Agent, run.AgentVersion = o.suite.typed, o.world.name, o.world.version
 	rec.Write(record.Event{Kind: record.KindRun, Run: run})
 	screen := newScreen(os.Stdout, began)
 	if o.world.choice.Agent != "" {

@@ -27,8 +27,9 @@ const compiledEnv = "NEMESH_COMPILED_SUITE"
 
 // suiteFlag chooses the scenarios: those of this repository, or a suite of the user's.
 type suiteFlag struct {
-	// dir is the folder of the user's suite, "" for nemesh's own scenarios, and test its compiled form.
-	dir, test string
+	// dir is the folder of the user's suite, "" for nemesh's own scenarios, and test its compiled form. typed is
+	// the folder as it was typed.
+	dir, test, typed string
 }
 
 // add declares the flag.
@@ -57,6 +58,7 @@ func (s *suiteFlag) find(bin string) (string, error) {
 		s.test = filepath.Join(bin, "scenarios.test")
 		return bin, needed(filepath.Join(bin, build.Runner), s.test)
 	}
+	s.typed = s.dir
 	if s.dir, err = filepath.Abs(s.dir); err != nil {
 		return "", fmt.Errorf("find the suite: %w", err)
 	}
@@ -78,7 +80,6 @@ func (s *suiteFlag) find(bin string) (string, error) {
 		return "", lacks
 	}
 	if lacks != nil {
-		fmt.Fprintln(os.Stderr, "building what a world needs; the first time takes minutes")
 		if bin, err = build.ForRun(s.dir); err != nil {
 			return "", err
 		}

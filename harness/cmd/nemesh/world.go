@@ -122,7 +122,7 @@ func (w *worldFlags) resolve(ctx context.Context, bin string) error {
 	if err := d.Check(); err != nil {
 		return err
 	}
-	if driver.Lacks(d, driver.FeatureEtcdV3) != nil && w.etcdBin == "" {
+	if driver.NeedsV2(d) && w.etcdBin == "" {
 		if w.etcdV2Bin == "" {
 			return &needsV2Error{agent: w.choice.Agent}
 		}
