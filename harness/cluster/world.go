@@ -56,9 +56,12 @@ func (c *Cluster) Nodes() []string {
 }
 
 // Inject applies faults one after another and proves each. The error wraps fault.ErrNotProven when one could
-// not be proved.
+// not be proved, and a *driver.LacksError when it is about something that an agent does not have.
 func (c *Cluster) Inject(ctx context.Context, faults ...fault.Fault) error {
 	for _, f := range faults {
+		if err := c.Lacks(fault.Needs(f)...); err != nil {
+			return fmt.Errorf("%s: %w", f.Name(), err)
+		}
 		if limited, ok := f.(fault.Limited); ok {
 			if err := limited.Available(c); err != nil {
 				return fmt.Errorf("%w: %s: %w", fault.ErrNotProven, f.Name(), err)

@@ -160,9 +160,6 @@ func Has(f Feature) bool {
 	return driver.Lacks(UnderTest(), f) == nil
 }
 
-// Has reports whether the cluster's agent has a feature.
-func (c *Cluster) Has(f Feature) bool { return driver.Lacks(c.Options().Agent, f) == nil }
-
 // OwnBuild drives this project's overlay as it was built, whatever the overlay under test is.
 func OwnBuild() Ours { return driver.Ours{Bin: os.Getenv(build.Env)} }
 

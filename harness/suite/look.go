@@ -15,6 +15,8 @@ import (
 
 // Neighbours lists the neighbour entries of a node's overlay device.
 func (c *Cluster) Neighbours(node string) ([]Neighbour, error) {
+	ginkgo.GinkgoHelper()
+	c.Needs(FeatureDevice)
 	n, err := c.Node(node)
 	if err != nil {
 		return nil, err
@@ -24,6 +26,8 @@ func (c *Cluster) Neighbours(node string) ([]Neighbour, error) {
 
 // FDB lists the forwarding entries of a node's overlay device.
 func (c *Cluster) FDB(node string) ([]Neighbour, error) {
+	ginkgo.GinkgoHelper()
+	c.Needs(FeatureDevice)
 	n, err := c.Node(node)
 	if err != nil {
 		return nil, err
@@ -87,6 +91,7 @@ func (c *Cluster) RuleSet(node string) []string {
 // WatchNeighbours follows the entries of a node's overlay device until the spec ends.
 func (c *Cluster) WatchNeighbours(node string) *NeighbourWatch {
 	ginkgo.GinkgoHelper()
+	c.Needs(FeatureDevice)
 	n, err := c.Node(node)
 	must(err, "watch neighbours")
 	w, err := observe.WatchNeighbours(n.NetNS(), n.Device())
@@ -98,6 +103,7 @@ func (c *Cluster) WatchNeighbours(node string) *NeighbourWatch {
 // WatchARP collects the ARP packets on a node's overlay device until the spec ends.
 func (c *Cluster) WatchARP(node string) *ARPWatch {
 	ginkgo.GinkgoHelper()
+	c.Needs(FeatureDevice)
 	n, err := c.Node(node)
 	must(err, "watch ARP")
 	w, err := observe.WatchARP(n.NetNS(), n.Device())

@@ -27,12 +27,14 @@ func (c *Cluster) Step(text string) {
 	c.Cluster.Step(text)
 }
 
-// Inject applies faults, one after another. One that cannot be proved makes the spec not proven.
+// Inject applies faults, one after another. One that cannot be proved makes the spec not proven. One about
+// something that the cluster's agents do not have skips it.
 func (c *Cluster) Inject(ctx context.Context, faults ...Fault) {
 	ginkgo.GinkgoHelper()
 	for _, f := range faults {
 		c.Step(f.Name())
 		if err := c.Cluster.Inject(ctx, f); err != nil {
+			skipLacking(err)
 			if errors.Is(err, fault.ErrNotProven) {
 				notProven(err)
 			}
@@ -199,9 +201,10 @@ func (c *Cluster) ExpectFreshPods(ctx context.Context, name string, nodes ...str
 	c.ExpectReach(ctx, Each(c.AddPods(ctx, name, nodes...), c.Pods(), true)...)
 }
 
-// NeedsDevice skips the running spec where the backend has no VXLAN device to look at.
+// NeedsDevice skips the running spec where the agent or the backend has no VXLAN device to look at.
 func (c *Cluster) NeedsDevice() {
 	ginkgo.GinkgoHelper()
+	c.Needs(FeatureDevice)
 	if backend := c.Options().Backend; backend != BackendVXLAN {
 		ginkgo.Skip("it looks at the VXLAN device, which the backend " + backend + " has not")
 	}
