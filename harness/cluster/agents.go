@@ -125,7 +125,11 @@ func (c *Cluster) StartAgentAs(
 			return err
 		}
 		c.Step("the agent on " + name + " ended before it was ready; its supervisor starts it again")
-		<-time.After(restartAfter)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(restartAfter):
+		}
 	}
 }
 
