@@ -403,7 +403,8 @@ func (c *Cluster) KnowsOnly(names ...string) error {
 }
 
 // DataPlane lists what the overlay holds in a node's kernel, so that two moments can be compared: its device
-// without the index, addresses, routes, permanent neighbours and forwarding entries, and its rules.
+// without the index, addresses, routes, permanent neighbours and forwarding entries, and its rules. Of one
+// without a device it lists the routes by way of others.
 func (c *Cluster) DataPlane(name string) ([]string, error) {
 	n, err := c.Node(name)
 	if err != nil {
@@ -416,7 +417,12 @@ func (c *Cluster) DataPlane(name string) ([]string, error) {
 	var lines []string
 	for _, part := range [][]string{s.Links, s.Addresses, s.Routes, s.Neighbours, s.FDB, s.Rules} {
 		for _, l := range part {
-			ours := strings.Contains(l, n.Device()) || strings.HasPrefix(l, "rules")
+			ours := strings.HasPrefix(l, "rules")
+			if device := n.Device(); device != "" {
+				ours = ours || strings.Contains(l, device)
+			} else {
+				ours = ours || strings.Contains(l, " via ")
+			}
 			if ours && !strings.Contains(l, "fe80") && !strings.HasSuffix(l, "NOARP") {
 				lines = append(lines, l)
 			}
