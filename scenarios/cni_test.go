@@ -96,12 +96,13 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(c.DelPod(ctx, p)).To(Succeed())
 			Expect(leftovers(c, "node02")).To(BeEmpty())
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 
 	// flannel#1662; kubernetes#43014. Reported: with the plugin's cache damaged, gone, or removed before
 	// the delegate had failed, DEL failed for ever or left veth and address behind. Right: it succeeds,
 	// and nothing is left.
-	DescribeTable("DEL leaves nothing",
+	DescribeTable(
+		"DEL leaves nothing",
 		func(ctx SpecContext, damage func(ctx context.Context, c *suite.Cluster, m *suite.Machine, p *suite.Pod)) {
 			c := alone(ctx)
 			p := c.PodsOn("node01")[0]
@@ -109,20 +110,22 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			Expect(c.DelPod(ctx, p)).To(Succeed())
 			Expect(leftovers(c, "node01")).To(BeEmpty())
 		},
-		Entry("when the plugin's cache is truncated", SpecTimeout(time.Minute), Label("issue:flannel-1662"),
+		Entry("when the plugin's cache is truncated", SpecTimeout(2*time.Minute), Label("issue:flannel-1662"),
 			suite.Red("cache-before-del"),
 			func(ctx context.Context, c *suite.Cluster, m *suite.Machine, p *suite.Pod) {
 				c.Needs(suite.FeatureSubnetFile) // an agent without it has another plugin
-				c.Inject(ctx, suite.Done{Node: m.Name(), What: "plugin's cache truncated",
-					Do: func(*suite.Machine) error { return os.Truncate("/var/lib/cni/flannel/"+p.Name, 0) }})
+				c.Inject(ctx, suite.Done{
+					Node: m.Name(), What: "plugin's cache truncated",
+					Do: func(*suite.Machine) error { return os.Truncate("/var/lib/cni/flannel/"+p.Name, 0) },
+				})
 			}),
-		Entry("when the plugin's cache is gone", SpecTimeout(time.Minute), Label("issue:flannel-1662"),
+		Entry("when the plugin's cache is gone", SpecTimeout(2*time.Minute), Label("issue:flannel-1662"),
 			suite.Red("cache-before-del"),
 			func(ctx context.Context, c *suite.Cluster, m *suite.Machine, p *suite.Pod) {
 				c.Needs(suite.FeatureSubnetFile)
 				c.Inject(ctx, suite.FileDeleted{Node: m.Name(), Path: "/var/lib/cni/flannel/" + p.Name})
 			}),
-		Entry("when it is repeated after the delegate has failed", SpecTimeout(time.Minute),
+		Entry("when it is repeated after the delegate has failed", SpecTimeout(2*time.Minute),
 			Label("issue:kubernetes-43014"), suite.Red("cache-before-del"),
 			func(ctx context.Context, c *suite.Cluster, m *suite.Machine, p *suite.Pod) {
 				// A lock that is a folder makes host-local fail.
@@ -145,12 +148,16 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 				Expect(c.DelPod(ctx, p)).NotTo(Succeed(), "DEL went well although host-local cannot work")
 				c.Heal(ctx)
 			}),
-		Entry("when the agent and its subnet.env are gone", SpecTimeout(time.Minute), Label("issue:flannel-2253"),
+		Entry(
+			"when the agent and its subnet.env are gone",
+			SpecTimeout(2*time.Minute),
+			Label("issue:flannel-2253"),
 			suite.Red("del-needs-subnet"),
 			func(ctx context.Context, c *suite.Cluster, m *suite.Machine, _ *suite.Pod) {
 				c.Inject(ctx, suite.AgentKill{Node: m.Name()},
 					suite.FileDeleted{Node: m.Name(), Path: c.SubnetFile()})
-			}),
+			},
+		),
 	)
 
 	// plugins#252, #697. Reported: pods that vanished with their node never had a DEL, and their addresses
@@ -171,15 +178,17 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			}
 			Expect(err).To(MatchError(ContainSubstring("no IP addresses available")))
 			// libcni's own memory of them would have it DEL them one by one.
-			c.Inject(ctx, suite.Done{Node: "node01", What: "runtime has forgotten its pods",
-				Do: func(*suite.Machine) error { return os.RemoveAll("/var/lib/cni/results") }})
+			c.Inject(ctx, suite.Done{
+				Node: "node01", What: "runtime has forgotten its pods",
+				Do: func(*suite.Machine) error { return os.RemoveAll("/var/lib/cni/results") },
+			})
 			c.Step("the runtime says which pods there are")
 			Expect(c.CollectGarbage(ctx, "node01")).To(Succeed())
 			fresh, err := c.AddPod(ctx, "node01", "fresh")
 			Expect(err).NotTo(HaveOccurred())
 			c.ExpectReach(ctx, suite.Each([]*suite.Pod{fresh}, c.PodsOn("node02"), true)...)
 			Expect(leftovers(c, "node01")).To(HaveLen(4), "two pods have a veth and an address each")
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 
 	// plugins#29, PR#97. Reported: an ADD that failed half way left a veth on cni0 and a reserved address.
 	// Right: nothing is left.
@@ -207,7 +216,7 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			_, err = c.AddPodIn(ctx, "node01", "moved", network)
 			Expect(err).To(saysOurs(c, "node01", "moved to another subnet"))
 			Expect(leftovers(c, "node01")).To(ConsistOf(before))
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 
 	// plugins#1121. Reported: an ADD failed because routes or addresses changed while the kernel listed
 	// them (NLM_F_DUMP_INTR). Right: the list is read again.
@@ -238,7 +247,7 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 			}
 			Expect(calm()).To(Succeed())
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 })
 

@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"net/netip"
-	"strconv"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -50,12 +49,4 @@ func deviceMTU(c *suite.Cluster, name string) int {
 	m, err := c.Machine(name)
 	Expect(err).NotTo(HaveOccurred())
 	return linkMTU(m.NetNS(), c.Device())
-}
-
-// number is strconv.Atoi.
-func number(text string) int {
-	GinkgoHelper()
-	n, err := strconv.Atoi(text)
-	Expect(err).NotTo(HaveOccurred())
-	return n
 }

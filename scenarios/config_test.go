@@ -50,8 +50,8 @@ func overUplink(c *suite.Cluster, name, begin string) []string {
 	})
 }
 
-// expectMTU waits until a node's device and subnet.env have an MTU, and states that the bridge and a pod that
-// is made then have it too.
+// expectMTU waits until a node's device and subnet.env have an MTU, and states that the bridge and a pod
+// that is made then have it too.
 func expectMTU(ctx context.Context, c *suite.Cluster, name, podName string, mtu int) {
 	GinkgoHelper()
 	Eventually(ctx, func() int { return deviceMTU(c, name) }).Should(Equal(mtu), "the device of %s", name)
@@ -94,7 +94,7 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 			c.Step("a pod is made on every node")
 			fresh := c.AddPods(ctx, "fresh")
 			c.ExpectReach(ctx, suite.Each(fresh, fresh, true)...)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 
 	// flannel#1604, #716. Reported: after another network was put into etcd, routes of the old one over the
 	// uplink stayed. Right: none is left, and nobody else's is touched.
@@ -107,12 +107,14 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 				c.Waive(id, "it looks for peers behind the VXLAN device")
 			}
 			theirs := "10.99.0.0/24 via 192.168.200.202 dev eth0"
-			c.Inject(ctx, suite.Done{Node: "node01", What: "an administrator's route",
+			c.Inject(ctx, suite.Done{
+				Node: "node01", What: "an administrator's route",
 				Do: func(m *suite.Machine) error {
 					return m.Netlink().RouteAdd(&netlink.Route{Gw: net.IPv4(192, 168, 200, 202), Dst: &net.IPNet{
 						IP: net.IPv4(10, 99, 0, 0), Mask: net.CIDRMask(24, 32),
 					}})
-				}})
+				},
+			})
 			for i, config := range configs {
 				c.Step("the network configuration becomes " + config)
 				Expect(c.Configure(ctx, config)).To(Succeed())
@@ -137,10 +139,10 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 			fresh := c.AddPods(ctx, "fresh")
 			c.ExpectReach(ctx, suite.Each(fresh, fresh, true)...)
 		},
-		Entry("of host-gw", SpecTimeout(time.Minute), suite.Options{Backend: suite.BackendHostGW},
+		Entry("of host-gw", SpecTimeout(2*time.Minute), suite.Options{Backend: suite.BackendHostGW},
 			`{"Network":"172.16.0.0/16","SubnetLen":24,"Backend":{"Type":"host-gw"}}`,
 			`{"Network":"172.20.0.0/16","SubnetLen":24,"Backend":{"Type":"host-gw"}}`),
-		Entry("of direct routing", SpecTimeout(time.Minute), suite.Options{},
+		Entry("of direct routing", SpecTimeout(2*time.Minute), suite.Options{},
 			`{"Network":"172.16.0.0/16","SubnetLen":24,"Backend":{"Type":"vxlan","DirectRouting":true}}`,
 			`{"Network":"172.20.0.0/16","SubnetLen":24,"Backend":{"Type":"vxlan","DirectRouting":true}}`),
 	)
@@ -163,7 +165,7 @@ var _ = Describe("network configuration", Label("kind:config"), func() {
 			}
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 })
 
@@ -187,5 +189,5 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 			c.Heal(ctx)
 			expectMTU(ctx, c, "node02", "node02-again", 1450)
 			c.ExpectNothingLost(ctx)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 })

@@ -49,7 +49,7 @@ var _ = Describe("flannel-2300", Label("issue:flannel-2300", "kind:dual-stack"),
 		_, err := c.Mesh().Report().Pair(suite.Over6("node01-pod1"), suite.Over6("node04-pod1"))
 		Expect(err).NotTo(HaveOccurred())
 		c.ExpectNothingLost(ctx)
-	}, suite.Long, suite.Red("new-device-at-start"), SpecTimeout(time.Minute))
+	}, suite.Long, suite.Red("new-device-at-start"), SpecTimeout(2*time.Minute))
 
 	It("goes on over IPv4 with a node that has no IPv6 address", suite.Red("both-families-or-none"),
 		func(ctx SpecContext) {
@@ -66,7 +66,7 @@ var _ = Describe("flannel-2300", Label("issue:flannel-2300", "kind:dual-stack"),
 			_, err := c.Mesh().Report().Pair(suite.Over6("node01-pod1"), suite.Over6("node02-pod1"))
 			Expect(err).NotTo(HaveOccurred())
 			c.ExpectNothingLost(ctx)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 })
 
 // device6 is the overlay's device of IPv6, named as flannel's.
@@ -83,7 +83,8 @@ func layOutFlannel(ctx context.Context, c *suite.Cluster, name string, peers ...
 	GinkgoHelper()
 	leases, err := c.Leases(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	c.Inject(ctx, suite.Done{Node: name, What: "a plain flannel's device, entries and subnet file",
+	c.Inject(ctx, suite.Done{
+		Node: name, What: "a plain flannel's device, entries and subnet file",
 		Do: func(m *suite.Machine) error {
 			index, err := plainDevice(m)
 			if err != nil {
@@ -109,7 +110,8 @@ func layOutFlannel(ctx context.Context, c *suite.Cluster, name string, peers ...
 			path := c.SubnetFile()
 			return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(env), 0o644),
 				m.Sysctl("net.ipv4.ip_forward", "1"))
-		}})
+		},
+	})
 }
 
 // plainDevice makes flannel.1 and returns its index.
@@ -121,8 +123,10 @@ func plainDevice(m *suite.Machine) (int, error) {
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.HardwareAddr = "flannel.1", 1450, plainMAC
-	device := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: 1, VtepDevIndex: uplink.Attrs().Index,
-		SrcAddr: m.Addr().AsSlice(), Port: 8472}
+	device := &netlink.Vxlan{
+		LinkAttrs: attrs, VxlanId: 1, VtepDevIndex: uplink.Attrs().Index,
+		SrcAddr: m.Addr().AsSlice(), Port: 8472,
+	}
 	if err := nl.LinkAdd(device); err != nil {
 		return 0, err
 	}
@@ -148,8 +152,10 @@ func plainPeer(m *suite.Machine, index int, subnet string, peer *suite.Machine, 
 	route.SetFlag(netlink.FLAG_ONLINK)
 	return errors.Join(
 		nl.NeighSet(&netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, IP: vtep, HardwareAddr: hw}),
-		nl.NeighSet(&netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, Family: unix.AF_BRIDGE,
-			Flags: netlink.NTF_SELF, IP: peer.Addr().AsSlice(), HardwareAddr: hw}),
+		nl.NeighSet(&netlink.Neigh{
+			LinkIndex: index, State: netlink.NUD_PERMANENT, Family: unix.AF_BRIDGE,
+			Flags: netlink.NTF_SELF, IP: peer.Addr().AsSlice(), HardwareAddr: hw,
+		}),
 		nl.RouteReplace(route),
 	)
 }
@@ -188,7 +194,7 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 			_, err = c.Mesh().Report().Pair(suite.Over6("node01-pod1"), suite.Over6("node03-pod1"))
 			Expect(err).NotTo(HaveOccurred())
 			c.ExpectNothingLost(ctx)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 
 	DescribeTable("tampering with IPv6 is repaired within a second", suite.Red("deaf"),
 		func(ctx SpecContext, what string, do func(*suite.Machine, netlink.Link) error) {
@@ -207,11 +213,11 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 			}})
 			c.ExpectRepaired(ctx, "node02", func() ([]string, error) { return plane6(c, "node02"), nil }, before)
 		},
-		Entry("routes", SpecTimeout(time.Minute), "IPv6 routes deleted",
+		Entry("routes", SpecTimeout(2*time.Minute), "IPv6 routes deleted",
 			func(m *suite.Machine, link netlink.Link) error {
 				return ofEach(overlay6(m, link), func(r netlink.Route) error { return m.Netlink().RouteDel(&r) })
 			}),
-		Entry("routes that lead elsewhere", SpecTimeout(time.Minute), "IPv6 routes changed",
+		Entry("routes that lead elsewhere", SpecTimeout(2*time.Minute), "IPv6 routes changed",
 			func(m *suite.Machine, link netlink.Link) error {
 				uplink, err := m.Netlink().LinkByName(suite.Uplink)
 				if err != nil {
@@ -225,28 +231,28 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 					})
 				})
 			}),
-		Entry("neighbours", SpecTimeout(time.Minute), "IPv6 neighbours deleted",
+		Entry("neighbours", SpecTimeout(2*time.Minute), "IPv6 neighbours deleted",
 			func(m *suite.Machine, link netlink.Link) error {
 				return ofEach(neighbours6(m, link, netlink.FAMILY_V6), func(n netlink.Neigh) error {
 					return m.Netlink().NeighDel(&n)
 				})
 			}),
-		Entry("neighbours that age", SpecTimeout(time.Minute), "IPv6 neighbours with another MAC, and STALE",
+		Entry("neighbours that age", SpecTimeout(2*time.Minute), "IPv6 neighbours with another MAC, and STALE",
 			func(m *suite.Machine, link netlink.Link) error {
 				return ofEach(neighbours6(m, link, netlink.FAMILY_V6), func(n netlink.Neigh) error {
 					n.State, n.HardwareAddr = netlink.NUD_STALE, plainMAC
 					return m.Netlink().NeighSet(&n)
 				})
 			}),
-		Entry("forwarding entries", SpecTimeout(time.Minute), "IPv6 forwarding entries deleted",
+		Entry("forwarding entries", SpecTimeout(2*time.Minute), "IPv6 forwarding entries deleted",
 			func(m *suite.Machine, link netlink.Link) error {
 				return ofEach(neighbours6(m, link, unix.AF_BRIDGE), func(n netlink.Neigh) error {
 					return m.Netlink().NeighDel(&n)
 				})
 			}),
-		Entry("the device", SpecTimeout(time.Minute), "IPv6 device deleted",
+		Entry("the device", SpecTimeout(2*time.Minute), "IPv6 device deleted",
 			func(m *suite.Machine, link netlink.Link) error { return m.Netlink().LinkDel(link) }),
-		Entry("forwarding off", SpecTimeout(time.Minute), "IPv6 forwarding switched off",
+		Entry("forwarding off", SpecTimeout(2*time.Minute), "IPv6 forwarding switched off",
 			func(m *suite.Machine, _ netlink.Link) error { return m.Sysctl("net.ipv6.conf.all.forwarding", "0") }),
 	)
 })

@@ -35,7 +35,8 @@ func globalIPv6(m *suite.Machine) (netlink.Link, []netlink.Addr, error) {
 
 // uplinkWithoutIPv6 takes the uplink's IPv6 address away; the heal gives it back.
 func uplinkWithoutIPv6(name string, own net.IPNet) suite.Fault {
-	return suite.Done{Node: name, What: "uplink without its IPv6 address",
+	return suite.Done{
+		Node: name, What: "uplink without its IPv6 address",
 		Do: func(m *suite.Machine) error {
 			link, all, err := globalIPv6(m)
 			if err != nil {
@@ -49,14 +50,12 @@ func uplinkWithoutIPv6(name string, own net.IPNet) suite.Fault {
 				return err
 			}
 			return m.Netlink().AddrAdd(link, &netlink.Addr{IPNet: &own, Flags: unix.IFA_F_NODAD})
-		}}
+		},
+	}
 }
 
 // ofIPv6 tells whether a pair of the mesh is one of IPv6 and has the node as an end.
-func ofIPv6(p suite.PairReport, name string) bool {
-	return strings.Contains(p.From, "IPv6") &&
-		(strings.HasPrefix(p.From, name) || strings.HasPrefix(p.To, name))
-}
+func ofIPv6(p suite.PairReport, name string) bool { return p.IPv6 && p.On(name) }
 
 var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 	It("keeps device and lease while the uplink has lost its IPv6 address, and loses nothing of IPv4",
@@ -113,7 +112,7 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 			Expect(lost).To(BeZero(), "of %d echoes that are not of IPv6 and node02", sent)
 			gone, _ := report.Lost(func(p suite.PairReport) bool { return ofIPv6(p, "node02") })
 			Expect(gone).To(BeNumerically(">", 0), "IPv6 of node02 has felt nothing, so nothing was broken")
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 })
 
 var _ = Describe("IPv6 alone", Label("kind:dual-stack"), func() {
@@ -164,8 +163,10 @@ var _ = Describe("IPv6 alone", Label("kind:dual-stack"), func() {
 				for _, a := range all {
 					if a.Scope == unix.RT_SCOPE_UNIVERSE {
 						overlay[name] = a.IP.String()
-						Expect(c.Mesh().Add(suite.Endpoint{Name: name + " (IPv6)", NS: m.NetNS(),
-							Addr: prefix(a.IP.String() + "/128").Addr()})).To(Succeed())
+						Expect(c.Mesh().Add(suite.Endpoint{
+							Name: suite.Over6(name), Node: name, NS: m.NetNS(),
+							Addr: prefix(a.IP.String() + "/128").Addr(),
+						})).To(Succeed())
 					}
 				}
 			}
@@ -195,6 +196,6 @@ var _ = Describe("IPv6 alone", Label("kind:dual-stack"), func() {
 			}
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 })

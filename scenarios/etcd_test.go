@@ -60,30 +60,27 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			})
 			keepsWorking(ctx, c, broken)
 		},
-		Entry("by refusing writes for want of space", SpecTimeout(time.Minute),
-			Label("issue:flannel-1240", "fault:etcd-no-space"), false, suite.EtcdNoSpace{}),
+		Entry("by refusing writes for want of space", SpecTimeout(2*time.Minute),
+			Label("issue:flannel-1240"), suite.Breaks("etcd-no-space"), false, suite.EtcdNoSpace{}),
 		Entry(
 			"by refusing the agents' writes",
-			SpecTimeout(time.Minute),
-			Label(
-				"issue:microk8s-2297",
-				"fault:etcd-write-removed",
-			),
+			SpecTimeout(2*time.Minute),
+			Label("issue:microk8s-2297"), suite.Breaks("etcd-write-removed"),
 			true,
 			suite.EtcdPermissionRemoved{KeepRead: true},
 		),
-		Entry("by refusing the agents altogether", SpecTimeout(time.Minute),
-			Label("issue:flannel-904", "fault:etcd-permission-removed"), true, suite.EtcdPermissionRemoved{}),
-		Entry("by an expired certificate", SpecTimeout(time.Minute),
-			Label("issue:flannel-1133", "fault:etcd-cert-expired"), true, suite.EtcdCertExpired{}),
-		Entry("by a certificate of an authority nobody trusts", SpecTimeout(time.Minute),
-			Label("issue:flannel-1133", "fault:etcd-cert-replaced"), true, suite.EtcdCertReplaced{}),
+		Entry("by refusing the agents altogether", SpecTimeout(2*time.Minute),
+			Label("issue:flannel-904"), suite.Breaks("etcd-permission-removed"), true, suite.EtcdPermissionRemoved{}),
+		Entry("by an expired certificate", SpecTimeout(2*time.Minute),
+			Label("issue:flannel-1133"), suite.Breaks("etcd-cert-expired"), true, suite.EtcdCertExpired{}),
+		Entry("by a certificate of an authority nobody trusts", SpecTimeout(2*time.Minute),
+			Label("issue:flannel-1133"), suite.Breaks("etcd-cert-replaced"), true, suite.EtcdCertReplaced{}),
 	)
 
 	// flannel#829, #432. Reported: certificates were renewed on disk, and agents used the old ones until
 	// they were restarted. Right: the new one is used at the next connection.
 	It("takes an agent back whose certificate was renewed on disk, without a restart",
-		Label("issue:flannel-829", "fault:client-cert-expired"), suite.Red("certificates-once"),
+		Label("issue:flannel-829"), suite.Breaks("client-cert-expired"), suite.Red("certificates-once"),
 		func(ctx SpecContext) {
 			c := chaos.Running(ctx, suite.Options{LeaseTTL: 2 * time.Second, EtcdTLS: true})
 			before := subnets(c)
@@ -103,13 +100,13 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(again.Pid()).To(Equal(agent.Pid()), "the agent was restarted")
 			c.ExpectNothingLost(ctx)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 
 	// flannel#1633, #390. Reported: an agent stayed with the one member that it had first, which was gone.
 	// Right: any member that lives will do.
 	It(
 		"of three members loses its leader, then its quorum",
-		suite.Long, Label("fault:etcd-member-loss", "fault:etcd-quorum-loss"),
+		suite.Long, suite.Breaks("etcd-member-loss", "etcd-quorum-loss"),
 		suite.Red("first-endpoint-only"),
 		func(ctx SpecContext) {
 			c := chaos.Running(ctx, suite.Options{
@@ -139,12 +136,12 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 
 	// flannel#1633. Reported: a connection was swallowed without an error, and the agent waited on it for
 	// minutes. Right: noticed, and another is made.
-	It("whose connection to a node goes silent is noticed, and another joins", Label("fault:etcd-black-hole"),
+	It("whose connection to a node goes silent is noticed, and another joins", suite.Breaks("etcd-black-hole"),
 		suite.Red("watch-not-relisted"), func(ctx SpecContext) {
 			c := chaos.Running(ctx, suite.Options{Nodes: 4, Idle: []string{"node04"}})
 			c.Inject(ctx, suite.EtcdBlackHole{Node: "node01"})
@@ -161,5 +158,5 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			c.Heal(ctx)
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			c.ExpectNothingLost(ctx)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 })

@@ -49,7 +49,8 @@ func seenBy(ctx context.Context, server, client *suite.Pod) (netip.Addr, error) 
 func outside(c *suite.Cluster) string {
 	GinkgoHelper()
 	m := c.Etcd().Machine()
-	Expect(c.Mesh().Add(suite.Endpoint{Name: m.Name(), NS: m.NetNS(), Addr: m.Addr()})).To(Succeed())
+	e := suite.Endpoint{Name: m.Name(), Node: m.Name(), NS: m.NetNS(), Addr: m.Addr()}
+	Expect(c.Mesh().Add(e)).To(Succeed())
 	return m.Name()
 }
 
@@ -67,8 +68,8 @@ var _ = Describe("rules", Label("kind:rules"), func() {
 			c.ExpectFreshPods(ctx, "fresh")
 			c.ExpectNothingLost(ctx)
 		},
-		Entry("policy DROP", SpecTimeout(time.Minute), Label("issue:flannel-699"), suite.ForwardDrop),
-		Entry("a catch-all REJECT", SpecTimeout(time.Minute), Label("issue:flannel-1172"), suite.ForwardReject),
+		Entry("policy DROP", SpecTimeout(2*time.Minute), Label("issue:flannel-699"), suite.ForwardDrop),
+		Entry("a catch-all REJECT", SpecTimeout(2*time.Minute), Label("issue:flannel-1172"), suite.ForwardReject),
 	)
 
 	// flannel#934, PR#1172. Reported: a firewall that is reloaded puts a catch-all REJECT in front of the
@@ -81,7 +82,7 @@ var _ = Describe("rules", Label("kind:rules"), func() {
 			c.ExpectRecovered(ctx, at, time.Second)
 			c.ExpectFreshPods(ctx, "fresh")
 			c.ExpectNothingLostBut(ctx, "node02")
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 
 	// flannel#1834, PR#808. Reported: somebody flushed all rules (firewalld, iptables -F), and
 	// masquerading was gone until the agent was restarted. Right: back by itself.
@@ -105,7 +106,7 @@ var _ = Describe("rules", Label("kind:rules"), func() {
 			).WithTimeout(5*time.Second).
 				Should(BeTrue(), "%s does not reach the outside", from.Name)
 			c.ExpectNothingLost(ctx)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 
 	// flannel#1337, #1146. Reported: restarts left rules twice, in the wrong order or of another subnet,
 	// and pods saw a node's address in place of a pod's. Right: each once, and pod to pod is never
@@ -130,5 +131,5 @@ var _ = Describe("rules", Label("kind:rules"), func() {
 				}
 			}
 			c.ExpectNothingLost(ctx)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 })

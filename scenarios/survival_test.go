@@ -69,7 +69,7 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 		},
 		Entry(
 			"killed",
-			SpecTimeout(time.Minute),
+			SpecTimeout(2*time.Minute),
 			suite.Red("new-device-at-start"),
 			func(ctx context.Context, c *suite.Cluster) {
 				c.Inject(ctx, suite.AgentKill{Node: "node02"})
@@ -77,16 +77,16 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 		),
 		Entry(
 			"stopped",
-			SpecTimeout(time.Minute),
+			SpecTimeout(2*time.Minute),
 			suite.Red("new-device-at-start"),
 			func(ctx context.Context, c *suite.Cluster) {
 				c.Inject(ctx, suite.AgentStop{Node: "node02"})
 			},
 		),
-		Entry("paused", SpecTimeout(time.Minute), func(ctx context.Context, c *suite.Cluster) {
+		Entry("paused", SpecTimeout(2*time.Minute), func(ctx context.Context, c *suite.Cluster) {
 			c.Inject(ctx, suite.AgentPause{Node: "node02"})
 		}),
-		Entry("restarted ten times", SpecTimeout(time.Minute), suite.Red("new-device-at-start"),
+		Entry("restarted ten times", SpecTimeout(2*time.Minute), suite.Red("new-device-at-start"),
 			func(ctx context.Context, c *suite.Cluster) {
 				for range 10 {
 					c.Inject(ctx, suite.AgentStop{Node: "node02"})
@@ -103,7 +103,7 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 	// its node could set up no pods. Right: it starts as it was saved.
 	It(
 		"starts from its saved state while etcd is away",
-		Label("fault:etcd-stop"),
+		suite.Breaks("etcd-stop"),
 		suite.Long, suite.Red("no-saved-state"),
 		func(ctx SpecContext) {
 			c := chaos.Running(ctx, suite.Options{})
@@ -123,17 +123,14 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 				Should(Equal(before))
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 
 	// flannel#1474, #520. Reported: a rebooted node took another subnet or MAC, and peers sent to the old
 	// one. Right: the same, with etcd or without.
 	It(
 		"comes back after a reboot with the same subnet and VTEP MAC, etcd away or not",
-		Label(
-			"issue:flannel-1474",
-			"fault:node-reboot",
-		),
+		Label("issue:flannel-1474"), suite.Breaks("node-reboot"),
 		suite.Red("no-saved-state", "new-device-at-start"),
 		func(ctx SpecContext) {
 			c := chaos.Running(ctx, suite.Options{})
@@ -157,7 +154,7 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 			c.ExpectFreshPods(ctx, "with-etcd")
 			c.ExpectNothingLostBut(ctx, "node03")
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 
 	// flannel#2135, #668. Reported: an agent hung or panicked when it was told to end, most of all while
@@ -204,7 +201,7 @@ var _ = Describe("agent", Label("kind:survival"), func() {
 			Expect(leasesOf(ctx, c, "node01", "node02")).To(Equal(before))
 			Expect(agent.Signal(syscall.SIGTERM)).To(Succeed())
 			c.ExpectNothingLost(ctx)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 })
 
 var _ = Describe("etcd", Label("kind:survival"), func() {
@@ -212,7 +209,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	// each registers the one it has, without a restart.
 	It(
 		"emptied, has every node register the subnet it had",
-		Label("issue:flannel-610", "fault:etcd-wipe"),
+		Label("issue:flannel-610"), suite.Breaks("etcd-wipe"),
 		suite.Red("rewind-unnoticed"),
 		func(ctx SpecContext) {
 			suite.Needs(suite.FeatureEtcdV3)
@@ -226,14 +223,14 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			c.ExpectFreshPods(ctx, "fresh")
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 
 	// flannel#1474. Reported: etcd was restored from a backup; its revision went back, and watches waited
 	// for one that was years away. Right: noticed, listed again, and nobody is forgotten.
 	It(
 		"restored from an older snapshot, is followed again",
-		Label("issue:flannel-1474", "fault:etcd-restore"),
+		Label("issue:flannel-1474"), suite.Breaks("etcd-restore"),
 		suite.Long, suite.Red("rewind-unnoticed", "rewind-forgets-peers"),
 		func(ctx SpecContext) {
 			c := chaos.Running(ctx, suite.Options{Nodes: 5, Idle: []string{"node04", "node05"}})
@@ -260,7 +257,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 
 	// flannel#2470, #2471. Reported: a watch was interrupted and history was compacted meanwhile; the
@@ -268,7 +265,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 	// have met the compaction: its connection was reset, and what it could have seen before that is behind.
 	It(
 		"compacted while a node was cut off, is listed again",
-		Label("issue:flannel-2470", "fault:etcd-compact", "fault:etcd-reset"),
+		Label("issue:flannel-2470"), suite.Breaks("etcd-compact", "etcd-reset"),
 		suite.Red("watch-not-relisted"),
 		func(ctx SpecContext) {
 			suite.Needs(suite.FeatureEtcdV3)
@@ -283,14 +280,14 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Expect(c.WaitConverged(ctx)).To(Succeed())
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 
 	// flannel#1830, #2171. Reported: while etcd was away agents used a whole processor, or filled their
 	// logs. Right: they wait.
 	It(
 		"silent for 10 s, leaves agents idle and quiet",
-		suite.Long, Label("issue:flannel-1830", "fault:etcd-stop"),
+		suite.Long, Label("issue:flannel-1830"), suite.Breaks("etcd-stop"),
 		suite.Red("busy-without-etcd"),
 		func(ctx SpecContext) {
 			c := chaos.Running(ctx, suite.Options{})
@@ -306,7 +303,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			c.Heal(ctx)
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 
 	// flannel#610, #1343. Reported: a lease was revoked or its key deleted by hand, and the agent ended,
@@ -325,9 +322,9 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			Expect(subnets(c)).To(Equal(before))
 			c.ExpectNothingLost(ctx)
 		},
-		Entry("revoked", SpecTimeout(time.Minute), suite.LeaseRevoked{Node: "node02"}),
-		Entry("deleted", SpecTimeout(time.Minute), suite.LeaseDeleted{Node: "node02"}),
-		Entry("overwritten", SpecTimeout(time.Minute), suite.LeaseOverwritten{Node: "node02"}),
+		Entry("revoked", SpecTimeout(2*time.Minute), suite.LeaseRevoked{Node: "node02"}),
+		Entry("deleted", SpecTimeout(2*time.Minute), suite.LeaseDeleted{Node: "node02"}),
+		Entry("overwritten", SpecTimeout(2*time.Minute), suite.LeaseOverwritten{Node: "node02"}),
 	)
 
 	// flannel PR#1368, #126. Reported: one key that was no lease made an agent drop all its peers, or
@@ -365,7 +362,7 @@ var _ = Describe("etcd", Label("kind:survival"), func() {
 			c.TalkFor(ctx, 25)
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 })
 
@@ -377,7 +374,10 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 		suite.Red("exit-when-exhausted"),
 		func(ctx SpecContext) {
 			suite.Needs(suite.FeatureLeave)
-			c := chaos.Running(ctx, suite.Options{Network: prefix("172.16.0.0/22"), Nodes: 4, Idle: []string{"node04"}})
+			c := chaos.Running(
+				ctx,
+				suite.Options{Network: prefix("172.16.0.0/22"), Nodes: 4, Idle: []string{"node04"}},
+			)
 			c.Step("node04 finds every subnet leased, and waits")
 			waiting, err := c.LaunchAgent(ctx, "node04")
 			Expect(err).NotTo(HaveOccurred())
@@ -402,7 +402,7 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 				WithTimeout(5 * time.Second).Should(Succeed())
 			c.ExpectNothingLostBut(ctx, "node03")
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 
 	// A plain flannel has leases only, without owner records. Right: it is a peer while its lease lives,
@@ -433,6 +433,6 @@ var _ = Describe("lease", Label("kind:lease"), func() {
 			Eventually(ctx, func() any { return fdbOf(c, "node01") }).ShouldNot(ContainElement(theirs))
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 })

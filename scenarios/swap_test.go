@@ -40,7 +40,7 @@ var _ = Describe("swap", Label("kind:swap"), func() {
 			Expect(leasesOf(ctx, c)).To(Equal(before))
 			c.ExpectFreshPods(ctx, "fresh")
 			c.ExpectNothingLost(ctx)
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 
 	DescribeTable(
 		"between a real flanneld and overlayd, node by node and back, loses nothing",
@@ -84,8 +84,10 @@ var _ = Describe("swap", Label("kind:swap"), func() {
 		Label("agent:flannel", "detect:exempt"),
 		func(ctx SpecContext, backend string) {
 			mine, theirs := bothAgents()
-			c := chaos.Running(ctx, suite.Options{Agent: mine, Backend: backend, Nodes: 6, Idle: []string{"node05", "node06"},
-				AgentOf: map[string]suite.Driver{"node03": theirs, "node04": theirs, "node06": theirs}},
+			c := chaos.Running(ctx, suite.Options{
+				Agent: mine, Backend: backend, Nodes: 6, Idle: []string{"node05", "node06"},
+				AgentOf: map[string]suite.Driver{"node03": theirs, "node04": theirs, "node06": theirs},
+			},
 			)
 			expectOneFormat(ctx, c)
 			c.ExpectFreshPods(ctx, "fresh", "node01", "node02", "node03", "node04")

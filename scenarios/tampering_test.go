@@ -26,14 +26,14 @@ var _ = Describe("tampering", Label("kind:data-plane"), func() {
 			c.Inject(ctx, suite.Tamper{Node: "node02", What: what})
 			c.ExpectRepaired(ctx, "node02", func() ([]string, error) { return c.DataPlane("node02") }, before)
 		},
-		Entry("device deleted", SpecTimeout(time.Minute), Label("issue:flannel-869"), suite.DeviceDeleted),
-		Entry("device down", SpecTimeout(time.Minute), Label("issue:flannel-1070"), suite.DeviceDown),
-		Entry("device's MAC", SpecTimeout(time.Minute), Label("issue:flannel-1795"), suite.DeviceMACChanged),
-		Entry("routes", SpecTimeout(time.Minute), suite.RoutesDeleted),
-		Entry("neighbours", SpecTimeout(time.Minute), suite.NeighboursDeleted),
-		Entry("forwarding entries", SpecTimeout(time.Minute), suite.FDBDeleted),
-		Entry("all rules flushed", SpecTimeout(time.Minute), Label("issue:flannel-1834"), suite.RulesFlushed),
-		Entry("forwarding off", SpecTimeout(time.Minute), suite.ForwardingOff),
+		Entry("device deleted", SpecTimeout(2*time.Minute), Label("issue:flannel-869"), suite.DeviceDeleted),
+		Entry("device down", SpecTimeout(2*time.Minute), Label("issue:flannel-1070"), suite.DeviceDown),
+		Entry("device's MAC", SpecTimeout(2*time.Minute), Label("issue:flannel-1795"), suite.DeviceMACChanged),
+		Entry("routes", SpecTimeout(2*time.Minute), suite.RoutesDeleted),
+		Entry("neighbours", SpecTimeout(2*time.Minute), suite.NeighboursDeleted),
+		Entry("forwarding entries", SpecTimeout(2*time.Minute), suite.FDBDeleted),
+		Entry("all rules flushed", SpecTimeout(2*time.Minute), Label("issue:flannel-1834"), suite.RulesFlushed),
+		Entry("forwarding off", SpecTimeout(2*time.Minute), suite.ForwardingOff),
 	)
 
 	// flannel#799. Reported: Docker was started after the agent and set the policy of FORWARD to DROP.
@@ -48,7 +48,7 @@ var _ = Describe("tampering", Label("kind:data-plane"), func() {
 			c.ExpectRecovered(ctx, time.Now(), time.Second)
 			c.ExpectFreshPods(ctx, "fresh")
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 })
 
@@ -100,14 +100,14 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 		},
 		Entry(
 			"down and up, and the device with it",
-			SpecTimeout(time.Minute),
+			SpecTimeout(2*time.Minute),
 			Label("issue:flannel-1759"),
 			suite.Done{
 				Node: "node02", What: "uplink and device down",
 				Do: setLinks(false, suite.Uplink, "flannel.1"), Undo: setLinks(true, suite.Uplink),
 			},
 		),
-		Entry("replaced by another", SpecTimeout(time.Minute), Label("issue:flannel-877"),
+		Entry("replaced by another", SpecTimeout(2*time.Minute), Label("issue:flannel-877"),
 			suite.UplinkReplaced{Node: "node02"}),
 	)
 
@@ -131,7 +131,7 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 			c.ExpectFreshPods(ctx, "fresh")
 			c.ExpectNothingLostBut(ctx, "node02")
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 })
 
@@ -150,7 +150,7 @@ var _ = Describe("uplink", Label("kind:data-plane"), func() {
 			Expect(subnets(c)).To(Equal(before))
 			c.ExpectFreshPods(ctx, "fresh")
 			c.ExpectNothingLostBut(ctx, "node02")
-		}, SpecTimeout(time.Minute))
+		}, SpecTimeout(2*time.Minute))
 })
 
 var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"), func() {
@@ -175,7 +175,7 @@ var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"),
 			c.ExpectFreshPods(ctx, "fresh")
 			c.ExpectNothingLost(ctx)
 		},
-		SpecTimeout(time.Minute),
+		SpecTimeout(2*time.Minute),
 	)
 
 	// flannel#1633, #323. Reported: an agent that started before etcd ended, and was not started again.
@@ -201,5 +201,5 @@ var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"),
 			Eventually(ctx, func() (string, error) { return c.SubnetOf(n) }).ShouldNot(BeEmpty(), n)
 		}
 		c.ExpectFreshPods(ctx, "fresh")
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(2*time.Minute))
 })

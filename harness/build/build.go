@@ -1,5 +1,5 @@
-// Package build finds the programs that a world needs, and builds them where they are not there: so that plain
-// `go test` works as well as `make chaos`, in this repository and in any module that requires it.
+// Package build finds the programs that a world needs, and builds them where they are not there: so that
+// plain `go test` works as well as `make chaos`, in this repository and in any module that requires it.
 package build
 
 import (
@@ -37,9 +37,9 @@ var runner = target{Runner, "github.com/onsi/ginkgo/v2/ginkgo", ""}
 const Runner = "ginkgo"
 
 // Bin returns the folder of the binaries that the suite in the working directory needs. It is the one that
-// NEMESH_BIN names; without that, the one of the nemesh module (Source.Bin), where they are built anew by the
-// go command, which does nothing where nothing has changed. It sets NEMESH_BIN for the children. It must be
-// called outside the sandbox, where the go command has a network.
+// NEMESH_BIN names; without that, the one of the nemesh module (Source.Bin), where they are built anew by
+// the go command, which does nothing where nothing has changed. It sets NEMESH_BIN for the children. It
+// must be called outside the sandbox, where the go command has a network.
 func Bin() (string, error) { return bin(".", targets) }
 
 // ForRun is Bin for the suite in a folder, and has the Ginkgo CLI built as well (Runner).

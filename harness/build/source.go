@@ -73,8 +73,8 @@ func advice(dir string, err error) string {
 	}
 }
 
-// Bin is the folder in which the binaries of a source are kept: bin/ of a checkout, and one of its own in the
-// user's cache for a version, since the module cache is read-only.
+// Bin is the folder in which the binaries of a source are kept: bin/ of a checkout, and one of its own in
+// the user's cache for a version, since the module cache is read-only.
 func (s Source) Bin() (string, error) {
 	if s.Version == "" {
 		if err := unix.Access(s.Dir, unix.W_OK); err != nil {

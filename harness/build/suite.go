@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Suite compiles the tests in a folder, by the go command and with what it has cached, and returns the path of
-// the binary. It must be called outside the sandbox.
+// Suite compiles the tests in a folder, by the go command and with what it has cached, and returns the
+// path of the binary. It must be called outside the sandbox.
 func Suite(dir string) (string, error) {
 	info, err := os.Stat(dir)
 	switch {

@@ -20,7 +20,7 @@ func progress(s Snapshot) (wrong []string) {
 	if s.Join == nil {
 		return nil
 	}
-	peer := fmt.Sprintf("subnets/%s of %s", key(s.Join.Peer.Subnet), s.Join.Peer.PublicIP)
+	peer := fmt.Sprintf("%s of %s", keyOf(s.Join.Peer), s.Join.Peer.PublicIP)
 	for _, r := range s.Join.Reactions {
 		if len(r.Missing) > 0 {
 			wrong = append(

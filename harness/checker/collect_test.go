@@ -16,7 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nemesh/nemesh/harness/build"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/sandbox"
 	"github.com/nemesh/nemesh/harness/underlay"
 )
@@ -79,14 +81,22 @@ func furnish(t *testing.T, m *node.Machine) {
 	add(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "veth1"}, PeerName: "inside"}, "10.5.1.2/24")
 	peer := net.HardwareAddr{2, 0, 0, 0, 0, 2}
 	must(t,
-		nl.NeighSet(&netlink.Neigh{LinkIndex: device, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT,
-			Flags: netlink.NTF_SELF, IP: net.IPv4(192, 168, 0, 2), HardwareAddr: peer}),
-		nl.NeighSet(&netlink.Neigh{LinkIndex: device, Family: unix.AF_INET, State: netlink.NUD_PERMANENT,
-			IP: net.IPv4(10, 5, 2, 0), HardwareAddr: peer}),
-		nl.NeighSet(&netlink.Neigh{LinkIndex: device, Family: unix.AF_INET, State: netlink.NUD_STALE,
-			IP: net.IPv4(10, 5, 2, 9), HardwareAddr: peer}),
-		nl.RouteAdd(&netlink.Route{Dst: ipNet("10.5.2.0/24"), LinkIndex: device, Gw: net.IPv4(10, 5, 2, 0),
-			Flags: unix.RTNH_F_ONLINK}))
+		nl.NeighSet(&netlink.Neigh{
+			LinkIndex: device, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT,
+			Flags: netlink.NTF_SELF, IP: net.IPv4(192, 168, 0, 2), HardwareAddr: peer,
+		}),
+		nl.NeighSet(&netlink.Neigh{
+			LinkIndex: device, Family: unix.AF_INET, State: netlink.NUD_PERMANENT,
+			IP: net.IPv4(10, 5, 2, 0), HardwareAddr: peer,
+		}),
+		nl.NeighSet(&netlink.Neigh{
+			LinkIndex: device, Family: unix.AF_INET, State: netlink.NUD_STALE,
+			IP: net.IPv4(10, 5, 2, 9), HardwareAddr: peer,
+		}),
+		nl.RouteAdd(&netlink.Route{
+			Dst: ipNet("10.5.2.0/24"), LinkIndex: device, Gw: net.IPv4(10, 5, 2, 0),
+			Flags: unix.RTNH_F_ONLINK,
+		}))
 	reserved := m.Path("/var/lib/cni/networks/overlay")
 	must(
 		t,
@@ -108,10 +118,13 @@ func addRule(t *testing.T, m *node.Machine, comment string) {
 	conn, err := nftables.New(nftables.WithNetNSFd(int(m.NetNS())))
 	must(t, err)
 	table := conn.AddTable(&nftables.Table{Name: "mine", Family: nftables.TableFamilyIPv4})
-	chain := conn.AddChain(&nftables.Chain{Name: "forward", Table: table, Type: nftables.ChainTypeFilter,
-		Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter})
+	chain := conn.AddChain(&nftables.Chain{
+		Name: "forward", Table: table, Type: nftables.ChainTypeFilter,
+		Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
+	})
 	conn.AddRule(&nftables.Rule{Table: table, Chain: chain, UserData: []byte(comment), Exprs: []expr.Any{
-		&expr.Counter{Packets: uint64(len(comment))}, &expr.Verdict{Kind: expr.VerdictAccept}}})
+		&expr.Counter{Packets: uint64(len(comment))}, &expr.Verdict{Kind: expr.VerdictAccept},
+	}})
 	must(t, conn.Flush())
 }
 
@@ -123,8 +136,10 @@ func TestCollectReadsAMachine(t *testing.T) {
 	n, err := Collect(m, "flannel.1", "/run/flannel/subnet.env")
 	must(t, err)
 	overlay := n.Overlay(pfx("10.5.0.0/16"))
-	want := Entries("flannel.1", "eth0", Lease{Subnet: pfx("10.5.2.0/24"), PublicIP: addr("192.168.0.2"),
-		VtepMAC: "02:00:00:00:00:02"})
+	want := Entries("flannel.1", "eth0", flannelkeys.Lease{
+		Subnet:   pfx("10.5.2.0/24"),
+		PublicIP: addr("192.168.0.2"), VtepMAC: "02:00:00:00:00:02",
+	})
 	if !slices.Equal(overlay, want) {
 		t.Errorf("entries %q, want %q", overlay, want)
 	}
@@ -147,7 +162,7 @@ func TestCollectReadsAMachine(t *testing.T) {
 	pod, err := CollectPod("pod1", m.NetNS(), "veth1")
 	must(t, err)
 	if inside := n.Veths[slices.IndexFunc(n.Veths,
-		func(v Veth) bool { return v.Name == "inside" })]; pod.Peer != inside.Index ||
+		func(v observe.Link) bool { return v.Name == "inside" })]; pod.Peer != inside.Index ||
 		!slices.Equal(pod.Addrs, []netip.Addr{addr("10.5.1.2")}) {
 		t.Errorf("%+v, veths %v", pod, n.Veths)
 	}
@@ -167,8 +182,10 @@ func TestWhatAWorldLeavesIsFound(t *testing.T) {
 	left, err := w.Left()
 	must(t, err)
 	all := strings.Join(left, "\n")
-	for _, want := range []string{"the folder " + dir, "the mount " + dir, "of node01: /bin/sleep 1000",
-		"the namespace net:[", "the namespace mnt:[", "the link forgotten in the sandbox"} {
+	for _, want := range []string{
+		"the folder " + dir, "the mount " + dir, "of node01: /bin/sleep 1000",
+		"the namespace net:[", "the namespace mnt:[", "the link forgotten in the sandbox",
+	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("want %q in:\n%s", want, all)
 		}

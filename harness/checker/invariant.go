@@ -1,9 +1,9 @@
-// Package checker says what must hold of an overlay at rest, whatever a scenario has done before: of leases, of
-// every node's kernel, of addresses, of agents, and of what a closed world leaves behind.
+// Package checker says what must hold of an overlay at rest, whatever a scenario has done before: of
+// leases, of every node's kernel, of addresses, of agents, and of what a closed world leaves behind.
 //
 // An invariant is a pure function from a Snapshot to the sentences that say what violates it, so each is
-// tested in milliseconds without a kernel. A Checker takes the snapshots of a cluster and judges them. Nothing
-// here uses code of the overlay: what is right is written down a second time, on purpose.
+// tested in milliseconds without a kernel. A Checker takes the snapshots of a cluster and judges them.
+// Nothing here uses code of the overlay: what is right is written down a second time, on purpose.
 package checker
 
 import (
@@ -87,8 +87,8 @@ func Find(id string) (Invariant, error) {
 // Result is what became of one invariant.
 type Result struct {
 	ID string
-	// OK says that it holds, Waived that the scenario meant to break it, or that it was not judged since an agent
-	// lacks what it is about.
+	// OK says that it holds, Waived that the scenario meant to break it, or that it was not judged since an
+	// agent lacks what it is about.
 	OK, Waived bool
 	// Violations are the sentences of Check; Why is the reason of the waiver.
 	Violations []string

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 )
 
 func oneLease(s Snapshot) (wrong []string) {
@@ -17,12 +19,12 @@ func oneLease(s Snapshot) (wrong []string) {
 		if byIP[l.PublicIP] == nil {
 			order = append(order, l.PublicIP)
 		}
-		byIP[l.PublicIP] = append(byIP[l.PublicIP], key(l.Subnet))
+		byIP[l.PublicIP] = append(byIP[l.PublicIP], keyOf(l))
 	}
 	for _, ip := range order {
 		if keys := byIP[ip]; len(keys) > 1 {
-			wrong = append(wrong, fmt.Sprintf("public address %s has %d leases: subnets/%s", ip, len(keys),
-				strings.Join(keys, ", subnets/")))
+			wrong = append(wrong, fmt.Sprintf("public address %s has %d leases: %s", ip, len(keys),
+				strings.Join(keys, ", ")))
 		}
 	}
 	for _, n := range s.Nodes {
@@ -45,8 +47,8 @@ func noOverlap(s Snapshot) (wrong []string) {
 	for i, a := range s.Leases {
 		for _, b := range s.Leases[i+1:] {
 			if a.Subnet.Overlaps(b.Subnet) {
-				wrong = append(wrong, fmt.Sprintf("subnets/%s of %s and subnets/%s of %s overlap", key(a.Subnet),
-					a.PublicIP, key(b.Subnet), b.PublicIP))
+				wrong = append(wrong, fmt.Sprintf("%s of %s and %s of %s overlap", keyOf(a), a.PublicIP,
+					keyOf(b), b.PublicIP))
 			}
 		}
 	}
@@ -56,14 +58,14 @@ func noOverlap(s Snapshot) (wrong []string) {
 // peers returns what explains entries in a node's kernel: the leases of others that can be right and, for an
 // agent that follows them, the records of owners whose lease is gone while their hold lasts and the subnet
 // is nobody else's.
-func (s Snapshot) peers(n Node, own Lease) []Lease {
-	var peers []Lease
+func (s Snapshot) peers(n Node, own flannelkeys.Lease) []flannelkeys.Lease {
+	var peers []flannelkeys.Lease
 	leased := map[netip.Addr]bool{}
-	add := func(l Lease) {
-		if !s.credible(l) || n.has(l.PublicIP) || l.clashes(own) {
+	add := func(l flannelkeys.Lease) {
+		if !s.credible(l) || n.has(l.PublicIP) || clash(l, own) {
 			return
 		}
-		if slices.ContainsFunc(peers, l.clashes) {
+		if slices.ContainsFunc(peers, func(p flannelkeys.Lease) bool { return clash(l, p) }) {
 			return
 		}
 		peers = append(peers, l)
@@ -83,14 +85,14 @@ func (s Snapshot) peers(n Node, own Lease) []Lease {
 	return peers
 }
 
-// clashes reports whether two leases cannot both be right: they share addresses or a VTEP.
-func (l Lease) clashes(o Lease) bool {
-	return l.Subnet.Overlaps(o.Subnet) || (l.VtepMAC != "" && l.VtepMAC == o.VtepMAC)
+// clash reports whether two leases cannot both be right: they share addresses or a VTEP.
+func clash(a, b flannelkeys.Lease) bool {
+	return a.Subnet.Overlaps(b.Subnet) || (a.VtepMAC != "" && a.VtepMAC == b.VtepMAC)
 }
 
 // credible reports whether a lease may have a place in a kernel at all: one of this network, of a VTEP that
 // frames can be sent to.
-func (s Snapshot) credible(l Lease) bool {
+func (s Snapshot) credible(l flannelkeys.Lease) bool {
 	inside := l.Subnet.Bits() > s.Network.Bits() && s.Network.Contains(l.Subnet.Addr())
 	reached := l.Backend == HostGW || (l.VNI == s.VNI && unicast(l.VtepMAC))
 	return l.Backend == s.Backend && reached && inside && l.PublicIP.IsValid() &&

@@ -64,9 +64,11 @@ func (k *Checker) traces() (*Traces, error) {
 
 // Close closes the cluster, waits until nothing of it is left in the sandbox, and else says what is.
 func (k *Checker) Close() error {
-	traces, err := k.traces()
-	defer traces.Close() // what could be opened, also after an error
-	return errors.Join(err, k.c.Close(), k.checkLeft(traces))
+	traces, untraced := k.traces() // what could be opened, also with an error
+	unclosed := k.c.Close()
+	left := k.checkLeft(traces)
+	traces.Close()
+	return errors.Join(untraced, unclosed, left)
 }
 
 // checkLeft waits until nothing of the closed cluster is left in the sandbox, and else says what is.

@@ -71,20 +71,3 @@ func (k *Checker) look(ctx context.Context, s Snapshot) ([]Result, error) {
 	}
 	return results, nil
 }
-
-// toldLeases are the leases of agents that keep them elsewhere than in flannel's keys, as their driver tells.
-func (k *Checker) toldLeases(ctx context.Context) ([]Lease, error) {
-	d, ok := k.c.Options().Agent.(driver.LeaseReader)
-	if !ok {
-		return nil, nil
-	}
-	told, err := d.Leases(ctx, k.c)
-	if err != nil {
-		return nil, fmt.Errorf("list leases: %w", err)
-	}
-	var leases []Lease
-	for _, l := range told {
-		leases = append(leases, Lease{Subnet: l.Subnet.Masked(), PublicIP: l.PublicIP})
-	}
-	return leases, nil
-}

@@ -30,8 +30,8 @@ func podInLease(s Snapshot) (wrong []string) {
 		for _, p := range n.Pods {
 			for _, a := range p.Addrs {
 				if !leases[i].Subnet.Contains(a) && !leases[i].Subnet6.Contains(a) {
-					wrong = append(wrong, fmt.Sprintf("pod %s on %s has the address %s, and the node's lease is "+
-						"subnets/%s", p.Name, n.Name, a, key(leases[i].Subnet)))
+					wrong = append(wrong, fmt.Sprintf("pod %s on %s has the address %s, and the node's lease is %s",
+						p.Name, n.Name, a, keyOf(leases[i])))
 				}
 			}
 		}

@@ -4,20 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/nemesh/nemesh/harness/underlay"
 	"maps"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/nemesh/nemesh/harness/cluster"
 	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/pod"
+	"github.com/nemesh/nemesh/harness/underlay"
 	"github.com/nemesh/nemesh/harness/wait"
 	"github.com/nemesh/nemesh/reports/record"
 )
@@ -49,8 +49,8 @@ type Checker struct {
 	waived map[string]string  // why an invariant may be broken, by its id
 }
 
-// New makes a checker for a cluster that is not built yet, whose links in the sandbox it can tell by that. It
-// judges by a suite's own invariants as well.
+// New makes a checker for a cluster that is not built yet, whose links in the sandbox it can tell by that.
+// It judges by a suite's own invariants as well.
 func New(live ...Live) (*Checker, error) {
 	links, err := SandboxLinks()
 	return &Checker{links: links, live: live, output: map[string]*output{}, waived: map[string]string{}}, err
@@ -92,12 +92,7 @@ func (k *Checker) AtRest(ctx context.Context) ([]Result, error) {
 	if err := k.c.Mend(ctx); err != nil {
 		return nil, fmt.Errorf("heal before the invariants are checked: %w", err)
 	}
-	client, err := k.c.Etcd().Client(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	s, live, err := k.waitRest(ctx, client)
+	s, live, err := k.waitRest(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("check the invariants: %w", err)
 	}
@@ -130,18 +125,20 @@ func (k *Checker) writeInvariant(r Result) {
 	if r.Waived {
 		details = append([]string{"waived: " + r.Why}, details...)
 	}
-	k.c.Record().Write(record.Event{Kind: record.KindInvariant,
-		Invariant: &record.Invariant{Name: r.ID, OK: r.OK, Waived: r.Waived, Details: details}})
+	k.c.Record().Write(record.Event{
+		Kind:      record.KindInvariant,
+		Invariant: &record.Invariant{Name: r.ID, OK: r.OK, Waived: r.Waived, Details: details},
+	})
 }
 
 // waitRest takes snapshots until one violates nothing that is not waived, or the time for that is over.
 // It returns the last one, and how the suite's own invariants were judged with it.
-func (k *Checker) waitRest(ctx context.Context, client *clientv3.Client) (Snapshot, []Result, error) {
+func (k *Checker) waitRest(ctx context.Context) (Snapshot, []Result, error) {
 	var s Snapshot
 	var live []Result
 	var unread error
 	_ = wait.Within(ctx, restWithin, 20*time.Millisecond, func(context.Context) error {
-		if s, unread = k.snapshot(ctx, client); unread != nil {
+		if s, unread = k.Snapshot(ctx); unread != nil {
 			return unread
 		}
 		if live, unread = k.look(ctx, s); unread != nil {
@@ -155,20 +152,13 @@ func (k *Checker) waitRest(ctx context.Context, client *clientv3.Client) (Snapsh
 	return s, live, errors.Join(unread, ctx.Err())
 }
 
-// Snapshot reads all that the invariants judge, as it is now.
+// Snapshot reads all that the invariants judge, as it is now. Of a lease or a record without an IPv4 subnet
+// nothing is judged.
 func (k *Checker) Snapshot(ctx context.Context) (Snapshot, error) {
-	client, err := k.c.Etcd().Client(ctx)
-	if err != nil {
-		return Snapshot{}, err
-	}
-	defer client.Close()
-	return k.snapshot(ctx, client)
-}
-
-func (k *Checker) snapshot(ctx context.Context, client *clientv3.Client) (Snapshot, error) {
+	o := k.c.Options()
 	s := Snapshot{
-		Network: k.c.Options().Network, SubnetLen: k.c.Options().SubnetLen, Backend: k.c.Options().Backend, VNI: k.c.Options().VNI,
-		Hold: k.c.Options().PeerHold, Nodes: make([]Node, len(k.c.AllNodes())), Unasked: k.unasked(),
+		Network: o.Network, SubnetLen: o.SubnetLen, Backend: o.Backend, VNI: o.VNI, Hold: o.PeerHold,
+		Nodes: make([]Node, len(k.c.AllNodes())), Unasked: k.unasked(),
 	}
 	if s.Hold == 0 {
 		s.Hold = 24 * time.Hour // the agent's own default
@@ -177,16 +167,19 @@ func (k *Checker) snapshot(ctx context.Context, client *clientv3.Client) (Snapsh
 	defer cancel()
 	reading, readCtx := errgroup.WithContext(ctx)
 	reading.Go(func() (err error) {
+		if k.c.Lacks(driver.FeatureLeases) != nil {
+			return nil
+		}
+		s.Leases, err = k.c.Leases(readCtx)
+		s.Leases = slices.DeleteFunc(s.Leases, func(l flannelkeys.Lease) bool { return !l.Subnet.IsValid() })
+		return err
+	})
+	reading.Go(func() (err error) {
 		if k.c.Lacks(driver.FeatureKeys) != nil {
-			s.Leases, err = k.toldLeases(readCtx)
-			return err
+			return nil
 		}
-		s.Leases, s.Owners, err = ReadKeys(readCtx, client, k.c.EtcdPrefix())
-		if err == nil && k.c.SpeaksV2() {
-			var more []Lease
-			more, err = k.keysV2(readCtx)
-			s.Leases = append(s.Leases, more...)
-		}
+		s.Owners, err = k.c.Control().Owners(readCtx)
+		s.Owners = slices.DeleteFunc(s.Owners, func(o flannelkeys.Owner) bool { return !o.Subnet.IsValid() })
 		return err
 	})
 	for i, n := range k.c.AllNodes() {
@@ -234,7 +227,7 @@ func (k *Checker) join(
 	if _, ok := s.Unasked[asked]; ok || waived {
 		return nil, nil //nolint:nilnil // nobody was made to join, and nobody asks
 	}
-	j := &Join{Within: k.joinWithin(), Peer: Lease{
+	j := &Join{Within: k.joinWithin(), Peer: flannelkeys.Lease{
 		Subnet: k.freeSubnet(s), PublicIP: k.freeAddress(s), Backend: k.c.Options().Backend,
 	}}
 	if k.c.HasDevice() {
@@ -249,14 +242,14 @@ func (k *Checker) join(
 	}
 	var followers []*cluster.Node
 	for i, n := range k.c.AllNodes() {
-		leased := slices.ContainsFunc(s.Leases, func(l Lease) bool {
+		leased := slices.ContainsFunc(s.Leases, func(l flannelkeys.Lease) bool {
 			return slices.Contains(s.Nodes[i].Addrs, l.PublicIP)
 		})
 		if leased && s.Nodes[i].Agent.Running {
 			followers = append(followers, n)
 		}
 	}
-	leave, err := k.c.Control().GiveAway(ctx, cluster.Lease{Key: j.Peer.Key(), Value: j.Peer.Value()}, peerTTL)
+	leave, err := k.c.Control().GiveAway(ctx, j.Peer, peerTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -324,10 +317,11 @@ func (k *Checker) await(
 // freeSubnet returns a subnet that no lease and no record names: the first of the network if possible, which
 // is never handed out.
 func (k *Checker) freeSubnet(s Snapshot) netip.Prefix {
-	for a := k.c.Options().Network.Masked().Addr(); k.c.Options().Network.Contains(a); a = underlay.Plus(a, 1<<(32-k.c.Options().SubnetLen)) {
-		p := netip.PrefixFrom(a, k.c.Options().SubnetLen)
-		taken := slices.ContainsFunc(s.Leases, func(l Lease) bool { return l.Subnet.Overlaps(p) }) ||
-			slices.ContainsFunc(s.Owners, func(o Owner) bool { return o.Subnet.Overlaps(p) })
+	network, bits := k.c.Options().Network, k.c.Options().SubnetLen
+	for a := network.Masked().Addr(); network.Contains(a); a = underlay.Plus(a, 1<<(32-bits)) {
+		p := netip.PrefixFrom(a, bits)
+		taken := slices.ContainsFunc(s.Leases, func(l flannelkeys.Lease) bool { return l.Subnet.Overlaps(p) }) ||
+			slices.ContainsFunc(s.Owners, func(o flannelkeys.Owner) bool { return o.Subnet.Overlaps(p) })
 		if !taken {
 			return p
 		}
@@ -337,12 +331,13 @@ func (k *Checker) freeSubnet(s Snapshot) netip.Prefix {
 
 // freeAddress returns an address of the underlay that nobody has and no lease names.
 func (k *Checker) freeAddress(s Snapshot) netip.Addr {
-	for a := underlay.Nth(k.c.Options().Underlay, 2); k.c.Options().Underlay.Contains(underlay.Plus(a, 1)); a = a.Next() {
+	network := k.c.Options().Underlay
+	for a := underlay.Nth(network, 2); network.Contains(underlay.Plus(a, 1)); a = a.Next() {
 		taken := a == k.c.Options().Etcd || a == k.c.Switch().Gateway() ||
 			slices.ContainsFunc(k.c.AllNodes(), func(n *cluster.Node) bool { return n.Addr() == a }) ||
 			slices.ContainsFunc(s.Nodes, func(n Node) bool { return slices.Contains(n.Addrs, a) }) ||
-			slices.ContainsFunc(s.Leases, func(l Lease) bool { return l.PublicIP == a }) ||
-			slices.ContainsFunc(s.Owners, func(o Owner) bool { return o.PublicIP == a })
+			slices.ContainsFunc(s.Leases, func(l flannelkeys.Lease) bool { return l.PublicIP == a }) ||
+			slices.ContainsFunc(s.Owners, func(o flannelkeys.Owner) bool { return o.PublicIP == a })
 		if !taken {
 			return a
 		}
@@ -374,23 +369,4 @@ func (k *Checker) noteOutput(l node.Line) {
 	if Race(l.Text) && len(o.races) < maxBad {
 		o.races = append(o.races, l.Text)
 	}
-}
-
-// keysV2 reads the leases of agents that speak etcd's v2 API.
-func (k *Checker) keysV2(ctx context.Context) ([]Lease, error) {
-	keys, err := k.c.Etcd().ListV2(ctx, k.c.EtcdPrefix()+"/subnets")
-	if err != nil {
-		return nil, fmt.Errorf("list leases: %w", err)
-	}
-	values := make(map[string]string, len(keys))
-	for _, k := range keys {
-		values[k.Key] = k.Value
-	}
-	leases, _ := ParseKeys(values, k.c.EtcdPrefix())
-	for i := range leases {
-		if leases[i].VNI == 0 {
-			leases[i].VNI = k.c.Options().VNI // old agents take it from the network configuration
-		}
-	}
-	return leases, nil
 }

@@ -2,8 +2,8 @@ package checker_test
 
 import (
 	"context"
-	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +21,7 @@ import (
 	"github.com/nemesh/nemesh/harness/cluster"
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 )
 
@@ -80,11 +81,8 @@ func (w world) inject(faults ...fault.Fault) { w.must(w.Inject(w.t.Context(), fa
 
 // leaseText is a lease as a plain flannel node writes it.
 func leaseText(ip, mac string) string {
-	return fmt.Sprintf(
-		`{"PublicIP":%q,"PublicIPv6":null,"BackendType":"vxlan","BackendData":{"VNI":1,"VtepMAC":%q}}`,
-		ip,
-		mac,
-	)
+	l := flannelkeys.Lease{PublicIP: netip.MustParseAddr(ip), Backend: checker.VXLAN, VNI: 1, VtepMAC: mac}
+	return l.JSON()
 }
 
 // broken is one way to break an invariant of a real world, and words of the sentence that says so.
@@ -102,21 +100,27 @@ func brokenWorlds() []broken {
 			w.inject(
 				fault.AgentPause{Node: "node02"},
 				fault.AgentPause{Node: "node01"},
-				fault.KeysPut{What: "a second lease",
-					Keys: map[string]string{"subnets/172.16.250.0-24": leaseText("192.168.200.202", mac.String())}},
+				fault.KeysPut{
+					What: "a second lease",
+					Keys: map[string]string{"subnets/172.16.250.0-24": leaseText("192.168.200.202", mac.String())},
+				},
 			)
 		}, []string{"192.168.200.202 has 2 leases", "subnets/172.16.250.0-24"}},
 		{"leases-do-not-overlap", func(w world) {
 			key, err := w.SubnetOf("node01")
 			w.must(err)
 			half := "subnets/" + strings.TrimSuffix(key, "24") + "25"
-			w.inject(fault.KeysPut{What: "a lease of half a subnet",
-				Keys: map[string]string{half: leaseText("192.168.200.77", mac.String())}})
+			w.inject(fault.KeysPut{
+				What: "a lease of half a subnet",
+				Keys: map[string]string{half: leaseText("192.168.200.77", mac.String())},
+			})
 		}, []string{"192.168.200.201 and subnets/", "of 192.168.200.77 overlap"}},
 		{"kernel-holds-what-is-explained", func(w world) {
 			m, l := w.pause()
-			w.must(m.Netlink().RouteAdd(&netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet("172.16.251.0/24"),
-				Gw: net.IPv4(172, 16, 251, 0), Flags: unix.RTNH_F_ONLINK}))
+			w.must(m.Netlink().RouteAdd(&netlink.Route{
+				LinkIndex: l.Attrs().Index, Dst: ipNet("172.16.251.0/24"),
+				Gw: net.IPv4(172, 16, 251, 0), Flags: unix.RTNH_F_ONLINK,
+			}))
 		}, []string{"node02 has route 172.16.251.0/24 via 172.16.251.0 dev flannel.1 onlink"}},
 		{"kernel-holds-what-is-explained", func(w world) {
 			m, l := w.pause()
@@ -147,22 +151,31 @@ func brokenWorlds() []broken {
 		{"own-subnet-stays-local", func(w world) {
 			m, l := w.pause()
 			own := w.PodsOn("node02")[0].Addr()
-			w.must(m.Netlink().RouteAdd(&netlink.Route{LinkIndex: l.Attrs().Index, Scope: netlink.SCOPE_LINK,
-				Dst: ipNet(own.String() + "/32")}))
+			w.must(m.Netlink().RouteAdd(&netlink.Route{
+				LinkIndex: l.Attrs().Index, Scope: netlink.SCOPE_LINK,
+				Dst: ipNet(own.String() + "/32"),
+			}))
 		}, []string{"node02 sends a part of its own subnet", "/32 dev flannel.1"}},
 		{"pod-address-once", func(w world) {
 			w.give("node02", w.PodsOn("node01")[0].Addr().String()+"/24")
 		}, []string{"pod node01-pod1 on node01 and pod node02-pod1 on node02 both have the address 172.16."}},
-		{"pod-address-in-lease", func(w world) { w.give("node02", "172.16.254.9/24") },
-			[]string{"pod node02-pod1 on node02 has the address 172.16.254.9"}},
+		{
+			"pod-address-in-lease", func(w world) { w.give("node02", "172.16.254.9/24") },
+			[]string{"pod node02-pod1 on node02 has the address 172.16.254.9"},
+		},
 		{"no-veth-without-pod", func(w world) {
 			w.must(w.machine("node01").Netlink().LinkAdd(&netlink.Veth{
-				LinkAttrs: netlink.LinkAttrs{Name: "vethlost"}, PeerName: "vethlost2"}))
+				LinkAttrs: netlink.LinkAttrs{Name: "vethlost"}, PeerName: "vethlost2",
+			}))
 		}, []string{"veth vethlost on node01", "veth vethlost2 on node01"}},
-		{"no-reservation-without-pod", func(w world) { w.must(w.PodsOn("node01")[0].Vanish()) },
-			[]string{"node01 has 172.16.", "for container node01-pod1, which is not there"}},
-		{"no-rule-twice", func(w world) { w.repeatRule("node02") },
-			[]string{"chain forward of nftables table ip nemesh-overlay on node02"}},
+		{
+			"no-reservation-without-pod", func(w world) { w.must(w.PodsOn("node01")[0].Vanish()) },
+			[]string{"node01 has 172.16.", "for container node01-pod1, which is not there"},
+		},
+		{
+			"no-rule-twice", func(w world) { w.repeatRule("node02") },
+			[]string{"chain forward of nftables table ip nemesh-overlay on node02"},
+		},
 		{"agent-alive", func(w world) {
 			a, err := w.Agent("node01")
 			w.must(err, syscall.Kill(a.Pid(), syscall.SIGSEGV))
@@ -339,7 +352,8 @@ func TestWaiversOfACluster(t *testing.T) {
 	}
 	c.must(c.Waive("no-veth-without-pod", "it is made here"), c.Waive("no-panic", "without need"),
 		c.machine("node01").Netlink().LinkAdd(&netlink.Veth{
-			LinkAttrs: netlink.LinkAttrs{Name: "vethlost"}, PeerName: "vethlost2"}))
+			LinkAttrs: netlink.LinkAttrs{Name: "vethlost"}, PeerName: "vethlost2",
+		}))
 	began := time.Now()
 	results, err := c.AtRest(t.Context())
 	if err != nil || checker.Failures(results) != "" {

@@ -1,9 +1,11 @@
 package checker
 
 import (
-	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/nemesh/nemesh/harness/flannelkeys"
+	"github.com/nemesh/nemesh/harness/observe"
 )
 
 // Snapshot is all that the invariants judge: what etcd, the kernels, the disks and the agents of a world
@@ -18,8 +20,8 @@ type Snapshot struct {
 	VNI       int
 	// Hold is how long an owner's record explains kernel entries after the lease of its last renewal ended.
 	Hold   time.Duration
-	Leases []Lease
-	Owners []Owner
+	Leases []flannelkeys.Lease
+	Owners []flannelkeys.Owner
 	Nodes  []Node
 	// Join is what a peer that joined and left brought about; nil if none was made to.
 	Join *Join
@@ -36,24 +38,6 @@ const (
 	HostGW = "host-gw" // routes by way of the peers' own addresses, without a device
 )
 
-// Lease is a subnet lease in etcd.
-type Lease struct {
-	Subnet   netip.Prefix
-	Subnet6  netip.Prefix // of a dual-stack lease, else invalid
-	PublicIP netip.Addr
-	Backend  string
-	VNI      int
-	// VtepMAC is in lower case.
-	VtepMAC string
-}
-
-// Owner is the record of the node that last had a subnet.
-type Owner struct {
-	Lease
-	// Ends is when the lease of its last renewal ended, or would end.
-	Ends time.Time
-}
-
 // Node is one machine with its agent and pods.
 type Node struct {
 	Name string
@@ -62,73 +46,21 @@ type Node struct {
 	Uplink string
 	// Device is the name of the overlay's device and MAC its address, "" if there is no such device.
 	Device, MAC string
-	Routes      []Route
-	// Neighbours and FDB are the permanent entries of the device.
-	Neighbours []Neighbour
-	FDB        []FDB
+	// Routes are those of IPv4 in the main table, but for default routes.
+	Routes []observe.Route
+	// Neighbours and FDB are the permanent entries of the device, the first of IPv4.
+	Neighbours, FDB []observe.Neighbour
 	// Gateway is what the subnet file names, invalid if there is no such file.
 	Gateway netip.Prefix
 	// Bridge are the addresses of cni0 and HasBridge says whether it is there.
-	Bridge       []netip.Prefix
-	HasBridge    bool
-	Veths        []Veth
+	Bridge    []netip.Prefix
+	HasBridge bool
+	// Veths are those on the node other than its uplink.
+	Veths        []observe.Link
 	Pods         []Pod
 	Reservations []Reservation
-	Rules        []Rule
+	Rules        []observe.Rule
 	Agent        Agent
-}
-
-// Route is a route of the main table.
-type Route struct {
-	Dst      netip.Prefix
-	Via      netip.Addr
-	Link     string
-	Onlink   bool
-	Priority int
-}
-
-// String returns the route in ip's words.
-func (r Route) String() string {
-	text := "route " + r.Dst.String()
-	if r.Via.IsValid() {
-		text += " via " + r.Via.String()
-	}
-	text += " dev " + r.Link
-	if r.Onlink {
-		text += " onlink"
-	}
-	if r.Priority != 0 {
-		text += fmt.Sprintf(" metric %d", r.Priority)
-	}
-	return text
-}
-
-// Neighbour is a permanent neighbour entry of the overlay's device.
-type Neighbour struct {
-	IP   netip.Addr
-	MAC  string
-	Link string
-}
-
-// String returns the entry in ip's words.
-func (n Neighbour) String() string {
-	return fmt.Sprintf("neighbour %s lladdr %s dev %s", n.IP, n.MAC, n.Link)
-}
-
-// FDB is a permanent forwarding entry of the overlay's device.
-type FDB struct {
-	MAC  string
-	Dst  netip.Addr
-	Link string
-}
-
-// String returns the entry in bridge's words.
-func (f FDB) String() string { return fmt.Sprintf("fdb %s dst %s dev %s", f.MAC, f.Dst, f.Link) }
-
-// Veth is a veth on a node other than its uplink.
-type Veth struct {
-	Name  string
-	Index int
 }
 
 // Pod is a pod that is there.
@@ -144,12 +76,6 @@ type Reservation struct {
 	Network   string
 	Addr      netip.Addr
 	Container string
-}
-
-// Rule is an nftables rule. Text is all it does, without counters and comments.
-type Rule struct {
-	Family, Table, Chain, Text string
-	Handle                     uint64
 }
 
 // Agent is what a node's agent has done since the world was built.
@@ -170,7 +96,7 @@ type Agent struct {
 
 // Join is what a plain flannel peer that joined, and left again, brought about on each node.
 type Join struct {
-	Peer      Lease
+	Peer      flannelkeys.Lease
 	Within    time.Duration
 	Reactions []Reaction
 }
@@ -183,13 +109,13 @@ type Reaction struct {
 }
 
 // lease returns the node's lease, by public address.
-func (s Snapshot) lease(n Node) (Lease, bool) {
+func (s Snapshot) lease(n Node) (flannelkeys.Lease, bool) {
 	for _, l := range s.Leases {
 		if n.has(l.PublicIP) {
 			return l, true
 		}
 	}
-	return Lease{}, false
+	return flannelkeys.Lease{}, false
 }
 
 func (n Node) has(a netip.Addr) bool {
@@ -204,7 +130,7 @@ func (n Node) has(a netip.Addr) bool {
 // working returns the nodes whose agent runs and that have a lease, each with it: those whose kernel is
 // judged.
 // What the kernel of a node without an agent holds is nobody's promise.
-func (s Snapshot) working() (nodes []Node, leases []Lease) {
+func (s Snapshot) working() (nodes []Node, leases []flannelkeys.Lease) {
 	for _, n := range s.Nodes {
 		if l, ok := s.lease(n); ok && n.Agent.Running {
 			nodes, leases = append(nodes, n), append(leases, l)
@@ -213,4 +139,5 @@ func (s Snapshot) working() (nodes []Node, leases []Lease) {
 	return nodes, leases
 }
 
-func key(p netip.Prefix) string { return fmt.Sprintf("%s-%d", p.Addr(), p.Bits()) }
+// keyOf names a lease in sentences.
+func keyOf(l flannelkeys.Lease) string { return "subnets/" + flannelkeys.Key(l.Subnet, l.Subnet6) }

@@ -8,11 +8,12 @@ import (
 	"strings"
 
 	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/observe"
 )
 
-// Lacks reports, as a *driver.LacksError, the first of the features that one of the cluster's agents does not
-// have.
+// Lacks reports, as a *driver.LacksError, the first of the features that one of the cluster's agents does
+// not have.
 func (c *Cluster) Lacks(needed ...driver.Feature) error {
 	for _, n := range c.nodes {
 		if err := driver.Lacks(n.driver, needed...); err != nil {
@@ -61,9 +62,9 @@ func (c *Cluster) toldLeases(ctx context.Context, from driver.LeaseReader) ([]Le
 	if err != nil {
 		return nil, fmt.Errorf("list leases: %w", err)
 	}
-	var leases []Lease
-	for _, l := range told {
-		leases = append(leases, Lease{Key: strings.ReplaceAll(l.Subnet.String(), "/", "-"), PublicIP: l.PublicIP})
+	leases := slices.Clone(told)
+	for i, l := range leases {
+		leases[i].Subnet, leases[i].Key = l.Subnet.Masked(), flannelkeys.Key(l.Subnet.Masked(), l.Subnet6)
 	}
 	slices.SortFunc(leases, func(a, b Lease) int { return strings.Compare(a.Key, b.Key) })
 	return leases, nil
@@ -76,7 +77,7 @@ func (n *Node) HasDevice() bool { return n.backend != BackendHostGW && n.Device(
 // leads reports whether a node has a route to the subnet of each other node, of those whose subnet can be
 // read. What cannot be read was left to the agents' own readiness.
 func (n *Node) leads(ctx context.Context, all []*Node) (bool, error) {
-	routes, err := observe.RouteDestinations(n.NetNS())
+	routes, err := observe.Destinations(n.NetNS())
 	if err != nil {
 		return false, err
 	}

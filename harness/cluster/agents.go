@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/wait"
@@ -236,7 +236,11 @@ func hint(agent *node.Process, n *Node, began time.Time) error {
 			if err != nil || info.Size() > 4096 || info.ModTime().Before(began) {
 				return nil //nolint:nilerr // as above
 			}
-			if raw, err := os.ReadFile(path); err == nil && bytes.Contains(raw, []byte("FLANNEL_SUBNET=")) {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				return nil //nolint:nilerr // as above
+			}
+			if _, err := flannelkeys.ParseEnv(raw); err == nil {
 				found = dir + strings.TrimPrefix(path, root)
 				return fs.SkipAll
 			}
@@ -252,9 +256,9 @@ func hint(agent *node.Process, n *Node, began time.Time) error {
 	return nil
 }
 
-// ready reports, as an error, why an agent is not taken for ready: its driver, which looks itself, says so, or
-// it has neither said that it is nor written its subnet file since it began, or not that of the two which its
-// driver names. A file of before is no proof: a signal may still find it without a handler.
+// ready reports, as an error, why an agent is not taken for ready: its driver, which looks itself, says
+// so, or it has neither said that it is nor written its subnet file since it began, or not that of the two
+// which its driver names. A file of before is no proof: a signal may still find it without a handler.
 func ready(ctx context.Context, agent *node.Process, n *Node, began time.Time) error {
 	if p, ok := n.driver.(driver.Prober); ok {
 		return p.Ready(ctx, n.Machine)
@@ -319,8 +323,8 @@ func (c *Cluster) Agent(name string) (*node.Process, error) {
 func (c *Cluster) HasDevice() bool { return c.opts.Backend != BackendHostGW && c.Device() != "" }
 
 // WaitConverged waits until every node with a running agent has forwarding entries for all others with one.
-// Where an agent does not keep flannel's keys, and so need not have flannel's entries, it waits for a route to
-// each subnet that can be read.
+// Where an agent does not keep flannel's keys, and so need not have flannel's entries, it waits for a
+// route to each subnet that can be read.
 func (c *Cluster) WaitConverged(ctx context.Context) error {
 	var running []*Node
 	for _, n := range c.nodes {
@@ -335,12 +339,17 @@ func (c *Cluster) WaitConverged(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			return c.wait(waitCtx, n.Name()+" knows every other node", agent, func(ctx context.Context) (bool, error) {
-				if c.Lacks(driver.FeatureKeys) != nil {
-					return n.leads(ctx, running)
-				}
-				return c.knows(n, running)
-			})
+			return c.wait(
+				waitCtx,
+				n.Name()+" knows every other node",
+				agent,
+				func(ctx context.Context) (bool, error) {
+					if c.Lacks(driver.FeatureKeys) != nil {
+						return n.leads(ctx, running)
+					}
+					return c.knows(n, running)
+				},
+			)
 		})
 	}
 	return all.Wait()
@@ -410,10 +419,11 @@ func (c *Cluster) DataPlane(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := observe.Take(n.NetNS())
+	state, err := observe.Read(n.NetNS())
 	if err != nil {
 		return nil, err
 	}
+	s := state.Lines()
 	var lines []string
 	for _, part := range [][]string{s.Links, s.Addresses, s.Routes, s.Neighbours, s.FDB, s.Rules} {
 		for _, l := range part {
@@ -434,11 +444,7 @@ func (c *Cluster) DataPlane(name string) ([]string, error) {
 
 // Reboot switches a node off and on. Its pods are gone, and so is its agent, until it is started.
 func (c *Cluster) Reboot(ctx context.Context, name string) error {
-	broke := fault.NodeReboot{Node: name}.Name()
-	c.noteFault(broke, record.FaultProved, "", nil)
-	c.mu.Lock()
-	c.broke = append(c.broke, broke)
-	c.mu.Unlock()
+	c.noteFault(c.heals.Begin(c, fault.NodeReboot{Node: name}), record.FaultProved, "", nil)
 	if err := c.PowerOff(ctx, name); err != nil {
 		return err
 	}

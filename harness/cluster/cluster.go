@@ -1,5 +1,5 @@
-// Package cluster builds and holds a world: a switch, a machine for etcd, nodes with an agent each, pods, and
-// a mesh of pings between them.
+// Package cluster builds and holds a world: a switch, a machine for etcd, nodes with an agent each, pods,
+// and a mesh of pings between them.
 //
 //	c, err := cluster.New(ctx, cluster.Options{Agent: driver.Ours{Bin: "bin"}}, nil)
 //	err = c.StartMesh(ctx)
@@ -29,6 +29,7 @@ import (
 	"github.com/nemesh/nemesh/harness/enter"
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/node"
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/preflight"
 	"github.com/nemesh/nemesh/harness/probe"
@@ -54,12 +55,11 @@ type Cluster struct {
 	nodes   []*Node
 	mesh    *probe.Mesh
 	heals   fault.HealStack
-	door    *enter.Door
+	entry   *enter.Server
 	born    time.Time
 
 	mu     sync.Mutex
 	pods   []*pod.Pod
-	broke  []string
 	healed time.Time
 	final  *probe.Report // of the mesh, once it is stopped
 	closed bool
@@ -95,7 +95,7 @@ func New(ctx context.Context, opts Options, rec *record.Writer, watch ...func(*C
 			"a cluster is built inside the sandbox only: call sandbox.Enter first in main or TestMain",
 		)
 	}
-	if err := preflight.Check(); err != nil {
+	if err := preflight.Check(ns.Scratch); err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp(sandbox.Dir, "world-")
@@ -109,20 +109,27 @@ func New(ctx context.Context, opts Options, rec *record.Writer, watch ...func(*C
 	}
 	err = c.build(ctx, watch)
 	if err == nil {
-		err = c.openDoor()
+		err = c.serveEnter()
 	}
 	if err != nil {
 		return nil, errors.Join(diskFull(), fmt.Errorf("build the world: %w", err), c.Close())
 	}
 	addrs := map[string]string{}
-	for _, m := range c.control.Machines() {
+	var machines []record.Machine
+	note := func(m *node.Machine, role string) {
 		addrs[m.Name()] = m.Addr().String()
+		machines = append(machines, record.Machine{Name: m.Name(), Addr: m.Addr().String(), Role: role})
+	}
+	for _, m := range c.control.Machines() {
+		note(m, record.RoleEtcd)
 	}
 	for _, n := range c.nodes {
-		addrs[n.Name()] = n.Addr().String()
+		note(n.Machine, record.RoleNode)
 	}
+	name, defects := driver.DefectsOf(opts.Agent)
 	c.record.Write(record.Event{Kind: record.KindWorld, World: &record.World{
-		Nodes: addrs, Network: opts.Network.String(), Agent: opts.Agent.Name(), BuiltIn: int64(time.Since(began)),
+		Nodes: addrs, Machines: machines, Network: opts.Network.String(), Agent: opts.Agent.Name(), Driver: name,
+		Defects: defects, BuiltIn: int64(time.Since(began)),
 		Device: c.Device(), Underlay: opts.Underlay.String(), Interval: int64(opts.ProbeInterval),
 		LeaseTTL: int64(opts.LeaseTTL),
 	}})
@@ -171,9 +178,6 @@ func (o Options) check() error {
 	}
 	return errors.Join(errs...)
 }
-
-// SpeaksV2 reports whether an agent of the cluster keeps its keys in etcd's v2 API.
-func (c *Cluster) SpeaksV2() bool { return c.opts.v2() }
 
 // v2 reports whether an agent speaks etcd's v2 API.
 func (o Options) v2() bool {
@@ -286,8 +290,10 @@ func (c *Cluster) log(l node.Line) {
 	for _, listen := range listeners {
 		listen(l)
 	}
-	c.record.Write(record.Event{At: record.At(l.At), Kind: record.KindLog,
-		Log: &record.Log{Machine: l.Machine, Process: l.Process, Text: l.Text}})
+	c.record.Write(record.Event{
+		At: record.At(l.At), Kind: record.KindLog,
+		Log: &record.Log{Machine: l.Machine, Process: l.Process, Text: l.Text},
+	})
 }
 
 // configureNetwork puts the network configuration where the agents look for it.
@@ -347,7 +353,7 @@ func closeAll(machines []*node.Machine) error {
 func (c *Cluster) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
-	errs := []error{c.door.Close()}
+	errs := []error{c.entry.Close()}
 	c.EndMesh()
 	c.mu.Lock()
 	c.closed = true

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/etcd"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 )
 
@@ -29,6 +30,8 @@ type Control interface {
 	Configure(ctx context.Context, config string) error
 	// Leases reads the subnet leases, sorted by key.
 	Leases(ctx context.Context) ([]Lease, error)
+	// Owners reads the records of who had a subnet last; none where nobody keeps such records.
+	Owners(ctx context.Context) ([]flannelkeys.Owner, error)
 	// GiveAway leases a subnet to somebody else, for ttl at most. takeBack ends that lease.
 	GiveAway(ctx context.Context, l Lease, ttl time.Duration) (takeBack func(context.Context) error, err error)
 	// Retire deletes the lease with a key, and what is remembered of its owner.

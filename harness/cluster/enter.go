@@ -9,15 +9,15 @@ import (
 	"github.com/nemesh/nemesh/harness/node"
 )
 
-// openDoor lets people onto the machines, by `nemesh enter`.
-func (c *Cluster) openDoor() error {
-	d, err := enter.Open(filepath.Join(c.dir, enter.File), c.described, c.anyMachine)
-	c.door = d
+// serveEnter lets `nemesh enter` run commands on the machines.
+func (c *Cluster) serveEnter() error {
+	s, err := enter.Listen(filepath.Join(c.dir, enter.Socket), c.world, c.anyMachine)
+	c.entry = s
 	return err
 }
 
-// described is what the door says of the world.
-func (c *Cluster) described() enter.World {
+// world describes the world for `nemesh enter`.
+func (c *Cluster) world() enter.World {
 	return enter.World{ID: c.ID(), Scenario: c.record.Scenario(), Nodes: c.Machines()}
 }
 

@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/etcd"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 )
 
@@ -24,6 +27,8 @@ type etcdControl struct {
 	before []string
 	// v2 says that agents keep their keys in etcd's v2 API as well.
 	v2 bool
+	// vni is the network's, for leases that do not tell.
+	vni int
 }
 
 // newEtcd prepares etcd's members, one on each machine, and with TLS their certificates.
@@ -43,7 +48,7 @@ func newEtcd(machines []*node.Machine, prefix string, o Options) (*etcdControl, 
 	}
 	return &etcdControl{
 		first: etcd.NewCluster(machines, opts)[0], machines: machines, prefix: prefix,
-		before: o.EtcdEndpoints, v2: opts.V2,
+		before: o.EtcdEndpoints, v2: opts.V2, vni: o.VNI,
 	}, nil
 }
 
@@ -103,11 +108,11 @@ func (e *etcdControl) Introduce(s *driver.Spec) {
 // Configure implements Control.
 func (e *etcdControl) Configure(ctx context.Context, config string) error {
 	err := e.with(ctx, func(client *clientv3.Client) error {
-		_, err := client.Put(ctx, e.prefix+"/config", config)
+		_, err := client.Put(ctx, e.prefix+flannelkeys.Config, config)
 		return err
 	})
 	if err == nil && e.v2 {
-		err = e.first.PutV2(ctx, e.prefix+"/config", config, 0)
+		err = e.first.PutV2(ctx, e.prefix+flannelkeys.Config, config, 0)
 	}
 	if err != nil {
 		return fmt.Errorf("put the network configuration: %w", err)
@@ -119,14 +124,14 @@ func (e *etcdControl) Configure(ctx context.Context, config string) error {
 func (e *etcdControl) Leases(ctx context.Context) ([]Lease, error) {
 	var leases []Lease
 	err := e.with(ctx, func(client *clientv3.Client) error {
-		dir := e.prefix + "/subnets/"
+		dir := e.prefix + flannelkeys.Subnets
 		resp, err := client.Get(ctx, dir, clientv3.WithPrefix())
 		if err != nil {
 			return err
 		}
 		for _, kv := range resp.Kvs {
-			l, ok := ParseLease(strings.TrimPrefix(string(kv.Key), dir), string(kv.Value))
-			if !ok {
+			l, err := flannelkeys.ParseLease(strings.TrimPrefix(string(kv.Key), dir), string(kv.Value))
+			if err != nil {
 				continue // nonsense, which a scenario may have put there
 			}
 			if l.ID = kv.Lease; l.ID != 0 {
@@ -141,7 +146,10 @@ func (e *etcdControl) Leases(ctx context.Context) ([]Lease, error) {
 		return nil
 	})
 	if err == nil && e.v2 {
-		leases, err = e.leasesV2(ctx, leases)
+		var more []Lease
+		more, err = e.leasesV2(ctx)
+		leases = append(leases, more...)
+		slices.SortFunc(leases, func(a, b Lease) int { return strings.Compare(a.Key, b.Key) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list leases: %w", err)
@@ -149,21 +157,41 @@ func (e *etcdControl) Leases(ctx context.Context) ([]Lease, error) {
 	return leases, nil
 }
 
-// leasesV2 adds the leases of agents that speak etcd's v2 API. They have no id.
-func (e *etcdControl) leasesV2(ctx context.Context, leases []Lease) ([]Lease, error) {
-	keys, err := e.first.ListV2(ctx, e.prefix+"/subnets")
+// Owners implements Control. Keys and values that are no records are left out.
+func (e *etcdControl) Owners(ctx context.Context) (owners []flannelkeys.Owner, err error) {
+	err = e.with(ctx, func(client *clientv3.Client) error {
+		dir := e.prefix + flannelkeys.Owners
+		resp, err := client.Get(ctx, dir, clientv3.WithPrefix())
+		if err != nil {
+			return fmt.Errorf("read the owners' records: %w", err)
+		}
+		for _, kv := range resp.Kvs {
+			o, err := flannelkeys.ParseOwner(strings.TrimPrefix(string(kv.Key), dir), string(kv.Value))
+			if err == nil {
+				owners = append(owners, o)
+			}
+		}
+		return nil
+	})
+	return owners, err
+}
+
+// leasesV2 reads the leases of agents that speak etcd's v2 API. They have no id, and those that do not tell
+// their VNI have it from the network configuration.
+func (e *etcdControl) leasesV2(ctx context.Context) ([]Lease, error) {
+	keys, err := e.first.ListV2(ctx, strings.TrimSuffix(e.prefix+flannelkeys.Subnets, "/"))
 	if err != nil {
 		return nil, err
 	}
+	var leases []Lease
 	for _, k := range keys {
-		l, ok := ParseLease(k.Key[strings.LastIndex(k.Key, "/")+1:], k.Value)
-		if !ok {
+		l, err := flannelkeys.ParseLease(path.Base(k.Key), k.Value)
+		if err != nil {
 			continue // nonsense, as above
 		}
-		l.TTL = time.Duration(k.TTL) * time.Second
+		l.VNI, l.TTL = cmp.Or(l.VNI, e.vni), time.Duration(k.TTL)*time.Second
 		leases = append(leases, l)
 	}
-	slices.SortFunc(leases, func(a, b Lease) int { return strings.Compare(a.Key, b.Key) })
 	return leases, nil
 }
 
@@ -171,12 +199,12 @@ func (e *etcdControl) leasesV2(ctx context.Context, leases []Lease) ([]Lease, er
 // ones.
 func (e *etcdControl) GiveAway(ctx context.Context, l Lease, ttl time.Duration,
 ) (takeBack func(context.Context) error, err error) {
-	path := e.prefix + "/subnets/" + l.Key
+	at := e.prefix + flannelkeys.Subnets + flannelkeys.Key(l.Subnet, l.Subnet6)
 	if e.v2 {
-		if err := e.first.PutV2(ctx, path, l.Value, ttl); err != nil {
-			return nil, fmt.Errorf("put lease %s: %w", l.Key, err)
+		if err := e.first.PutV2(ctx, at, l.JSON(), ttl); err != nil {
+			return nil, fmt.Errorf("put a lease at %s: %w", at, err)
 		}
-		return func(ctx context.Context) error { return e.first.DeleteV2(ctx, path) }, nil
+		return func(ctx context.Context) error { return e.first.DeleteV2(ctx, at) }, nil
 	}
 	var id clientv3.LeaseID
 	err = e.with(ctx, func(client *clientv3.Client) error {
@@ -185,11 +213,11 @@ func (e *etcdControl) GiveAway(ctx context.Context, l Lease, ttl time.Duration,
 			return err
 		}
 		id = grant.ID
-		_, err = client.Put(ctx, path, l.Value, clientv3.WithLease(id))
+		_, err = client.Put(ctx, at, l.JSON(), clientv3.WithLease(id))
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("put lease %s: %w", l.Key, err)
+		return nil, fmt.Errorf("put a lease at %s: %w", at, err)
 	}
 	return func(ctx context.Context) error {
 		return e.with(ctx, func(client *clientv3.Client) error {
@@ -202,7 +230,7 @@ func (e *etcdControl) GiveAway(ctx context.Context, l Lease, ttl time.Duration,
 // Retire implements Control.
 func (e *etcdControl) Retire(ctx context.Context, key string) error {
 	return e.with(ctx, func(client *clientv3.Client) error {
-		for _, dir := range []string{"/owners/", "/subnets/"} {
+		for _, dir := range []string{flannelkeys.Owners, flannelkeys.Subnets} {
 			if _, err := client.Delete(ctx, e.prefix+dir+key); err != nil {
 				return fmt.Errorf("retire %s: %w", key, err)
 			}

@@ -28,11 +28,13 @@ func (o Options) underlay6(a netip.Addr) netip.Prefix {
 
 // joinMesh makes a pod an endpoint of the mesh, once for each family in which it has an address.
 func (c *Cluster) joinMesh(p *pod.Pod) error {
-	if err := c.mesh.Add(probe.Endpoint{Name: p.Name, NS: p.NetNS, Addr: p.Addr()}); err != nil {
+	e := probe.Endpoint{Name: p.Name, Node: p.Machine.Name(), NS: p.NetNS, Addr: p.Addr()}
+	if err := c.mesh.Add(e); err != nil {
 		return err
 	}
 	if !p.Addr6().IsValid() {
 		return nil
 	}
-	return c.mesh.Add(probe.Endpoint{Name: Over6(p.Name), NS: p.NetNS, Addr: p.Addr6()})
+	e.Name, e.Addr = Over6(p.Name), p.Addr6()
+	return c.mesh.Add(e)
 }

@@ -6,30 +6,13 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"time"
 
 	"github.com/nemesh/nemesh/harness/driver"
-	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 )
 
 // Lease is a subnet lease as it stands in etcd.
-type Lease struct {
-	// Key is the last part of its key, such as 10.5.3.0-24, and Value its JSON.
-	Key, Value string
-	PublicIP   netip.Addr
-	// ID is the etcd lease's and TTL what is left of it; both 0 for a reservation.
-	ID  int64
-	TTL time.Duration
-}
-
-// ParseLease reads a lease from the last part of its key and its value; false if the value is none.
-func ParseLease(key, value string) (Lease, bool) {
-	var v struct{ PublicIP netip.Addr }
-	if json.Unmarshal([]byte(value), &v) != nil {
-		return Lease{}, false
-	}
-	return Lease{Key: key, Value: value, PublicIP: v.PublicIP}, true
-}
+type Lease = flannelkeys.Lease
 
 // Leases reads the subnet leases, sorted by key: those of the control plane, or of an agent that keeps them
 // elsewhere what its driver tells. The error is a *driver.LacksError where it tells none.
@@ -93,11 +76,12 @@ func (n *Node) subnetKey() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the subnet file of %s: %w", n.Name(), err)
 	}
-	return fault.SubnetKey(env)
+	subnet, err := flannelkeys.ParseEnv(env)
+	return subnet.Key(), err
 }
 
-// Retire takes a node's lease and its owner's record out of the control plane, as an operator does who decommissions a
-// node whose agent is gone.
+// Retire takes a node's lease and its owner's record out of the control plane, as an operator does who
+// decommissions a node whose agent is gone.
 func (c *Cluster) Retire(ctx context.Context, node string) error {
 	key, err := c.LeaseOf(ctx, node)
 	if err != nil {
@@ -109,8 +93,8 @@ func (c *Cluster) Retire(ctx context.Context, node string) error {
 	return c.control.Retire(ctx, key)
 }
 
-// Configure puts a network configuration into the control plane, in place of the one that is there. From then on the
-// cluster takes its network for what the overlay should use.
+// Configure puts a network configuration into the control plane, in place of the one that is there. From
+// then on the cluster takes its network for what the overlay should use.
 func (c *Cluster) Configure(ctx context.Context, config string) error {
 	var wanted struct{ Network netip.Prefix }
 	if err := json.Unmarshal([]byte(config), &wanted); err != nil {

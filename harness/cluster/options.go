@@ -3,11 +3,11 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"github.com/nemesh/nemesh/harness/underlay"
 	"net/netip"
 	"time"
 
 	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/harness/underlay"
 )
 
 // Backends.
@@ -107,7 +107,8 @@ func (o Options) validate() error {
 
 	gateway, last := underlay.Nth(o.Underlay, 1), underlay.Plus(o.FirstNode, o.Nodes-1)
 	nodes := func(a netip.Addr) bool { return a.Compare(o.FirstNode) >= 0 && a.Compare(last) <= 0 }
-	if !o.Underlay.Contains(o.FirstNode) || !o.Underlay.Contains(last) || underlay.Plus(last, 1) == o.FirstNode ||
+	if !o.Underlay.Contains(o.FirstNode) || !o.Underlay.Contains(last) ||
+		underlay.Plus(last, 1) == o.FirstNode ||
 		(o.Underlay.Addr().Is4() && !o.Underlay.Contains(underlay.Plus(last, 1))) {
 		refuse("%d nodes from %s on do not fit into the underlay %s: choose a larger Underlay, such as %s, "+
 			"or a lower FirstNode", o.Nodes, o.FirstNode, o.Underlay,

@@ -1,12 +1,12 @@
 package cluster
 
 import (
-	"github.com/nemesh/nemesh/harness/underlay"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/harness/underlay"
 )
 
 func TestDefaultsAreTheSecondSeed(t *testing.T) {
@@ -56,8 +56,10 @@ func TestBadOptionsSayWhatToDo(t *testing.T) {
 		"etcd is a node":      {func(o *Options) { o.Etcd = ip("192.168.200.202") }, "also a node's"},
 		"etcd outside":        {func(o *Options) { o.Etcd = ip("10.0.0.1") }, "outside the underlay"},
 		"etcd is the gateway": {func(o *Options) { o.Etcd = ip("192.168.200.1") }, "the switch's own"},
-		"networks overlap": {func(o *Options) { o.Network = netip.MustParsePrefix("192.168.0.0/16") },
-			"overlaps the underlay"},
+		"networks overlap": {
+			func(o *Options) { o.Network = netip.MustParsePrefix("192.168.0.0/16") },
+			"overlaps the underlay",
+		},
 		"network too small": {func(o *Options) {
 			o.Network, o.SubnetLen = netip.MustParsePrefix("172.16.0.0/22"), 24
 		}, "room for 3 subnets of /24 but there are 4 nodes"},

@@ -104,8 +104,8 @@ func (c *Cluster) PodsOn(node string) []*pod.Pod {
 	return slices.DeleteFunc(c.Pods(), func(p *pod.Pod) bool { return p.Machine.Name() != node })
 }
 
-// StartMesh makes each of the pods, or of all if none is given, ping every other, and every node ping those of
-// the other nodes, and waits until each pair has had an answer.
+// StartMesh makes each of the pods, or of all if none is given, ping every other, and every node ping
+// those of the other nodes, and waits until each pair has had an answer.
 func (c *Cluster) StartMesh(ctx context.Context, pods ...*pod.Pod) error {
 	if len(pods) == 0 {
 		pods = c.Pods()
@@ -114,7 +114,7 @@ func (c *Cluster) StartMesh(ctx context.Context, pods ...*pod.Pod) error {
 		if c.mesh.Has(n.Name()) {
 			continue
 		}
-		err := c.mesh.Add(probe.Endpoint{Name: n.Name(), NS: n.NetNS(), Addr: n.Addr()})
+		err := c.mesh.Add(probe.Endpoint{Name: n.Name(), Node: n.Name(), NS: n.NetNS(), Addr: n.Addr()})
 		if err != nil {
 			return err
 		}

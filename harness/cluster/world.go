@@ -55,9 +55,6 @@ func (c *Cluster) Nodes() []string {
 	return names
 }
 
-// OnHeal implements fault.World.
-func (c *Cluster) OnHeal(name string, heal func(context.Context) error) { c.heals.Push(name, heal) }
-
 // Inject applies faults one after another and proves each. The error wraps fault.ErrNotProven when one could
 // not be proved, and a *driver.LacksError when it is about something that an agent does not have.
 func (c *Cluster) Inject(ctx context.Context, faults ...fault.Fault) error {
@@ -70,35 +67,30 @@ func (c *Cluster) Inject(ctx context.Context, faults ...fault.Fault) error {
 				return fmt.Errorf("%w: %s: %w", fault.ErrNotProven, f.Name(), err)
 			}
 		}
-		if c.firstFault() {
+		if len(c.heals.Injected()) == 0 {
 			c.moment(record.Before)
 		}
 		how := ""
 		if m, ok := f.(fault.Mechanical); ok {
 			how = m.Mechanism()
 		}
-		c.noteFault(f.Name(), record.FaultInjecting, how, nil)
-		c.mu.Lock()
-		c.broke = append(c.broke, f.Name())
-		c.mu.Unlock()
-		if err := f.Inject(ctx, c); err != nil {
-			c.noteFault(f.Name(), record.FaultUnproved, how, err)
+		in := c.heals.Begin(c, f)
+		c.noteFault(in, record.FaultInjecting, how, nil)
+		if err := f.Inject(ctx, in); err != nil {
+			c.noteFault(in, record.FaultUnproved, how, err)
 			return fmt.Errorf("%s: %w", f.Name(), err)
 		}
-		c.noteFault(f.Name(), record.FaultProved, how, nil)
+		c.noteFault(in, record.FaultProved, how, nil)
 	}
 	return nil
 }
 
-// firstFault reports whether nothing has been broken so far.
-func (c *Cluster) firstFault() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.broke) == 0
-}
-
-func (c *Cluster) noteFault(name, phase, mechanism string, err error) {
-	f := &record.Fault{Name: name, Phase: phase, Mechanism: mechanism}
+func (c *Cluster) noteFault(in *fault.Injection, phase, mechanism string, err error) {
+	is := fault.Identify(in.Fault)
+	f := &record.Fault{
+		Name: in.Fault.Name(), Phase: phase, Mechanism: mechanism, N: in.N, ID: is.ID,
+		Component: string(is.Component), Promise: is.Promise, Nodes: is.Nodes, Params: is.Params,
+	}
 	if err != nil {
 		f.Error = err.Error()
 	}
@@ -107,7 +99,7 @@ func (c *Cluster) noteFault(name, phase, mechanism string, err error) {
 
 // Heal undoes all faults, the latest first, and returns the moment at which the last was undone.
 func (c *Cluster) Heal(ctx context.Context) (time.Time, error) {
-	before := c.heals.Names()
+	before := c.heals.Active()
 	if len(before) > 0 {
 		c.moment(record.During)
 	}
@@ -115,23 +107,22 @@ func (c *Cluster) Heal(ctx context.Context) (time.Time, error) {
 	return c.noteHealed(before, err), err
 }
 
-// HealOne undoes one fault and leaves the others.
+// HealOne undoes one fault, as often as it was injected, and leaves the others.
 func (c *Cluster) HealOne(ctx context.Context, f fault.Fault) (time.Time, error) {
-	before := c.heals.Names()
+	before := c.heals.Active()
 	c.moment(record.During)
-	err := c.heals.HealOne(ctx, f.Name())
+	err := c.heals.HealOne(ctx, f)
 	return c.noteHealed(before, err), err
 }
 
 // noteHealed notes, the latest first, which of the faults that were active before are no more. One whose
 // heal has to wait for another's is noted when it is really healed.
-func (c *Cluster) noteHealed(before []string, err error) time.Time {
+func (c *Cluster) noteHealed(before []*fault.Injection, err error) time.Time {
 	now := time.Now()
-	active := c.heals.Names()
-	slices.Reverse(before)
-	for _, name := range slices.Compact(before) {
-		if !slices.Contains(active, name) {
-			c.noteFault(name, record.FaultHealed, "", err)
+	active := c.heals.Active()
+	for _, in := range slices.Backward(before) {
+		if !slices.Contains(active, in) {
+			c.noteFault(in, record.FaultHealed, "", err)
 		}
 	}
 	c.mu.Lock()
@@ -142,8 +133,10 @@ func (c *Cluster) noteHealed(before []string, err error) time.Time {
 
 // Summary is what a verdict says of a cluster.
 type Summary struct {
-	// Broke lists the faults that were injected and Active those that are not healed, in order.
+	// Broke names the faults that were injected and Active those that are not healed, in order; Injections has
+	// both for programs.
 	Broke, Active []string
+	Injections    []record.Injection
 	Report        probe.Report
 	// Healed is when the last fault was healed; zero if none was.
 	Healed time.Time
@@ -153,7 +146,19 @@ type Summary struct {
 func (c *Cluster) Summary() Summary {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := Summary{Broke: slices.Clone(c.broke), Active: slices.Compact(c.heals.Names()), Healed: c.healed}
+	s := Summary{Healed: c.healed}
+	active := c.heals.Active()
+	for _, in := range active {
+		s.Active = append(s.Active, in.Fault.Name())
+	}
+	for _, in := range c.heals.Injected() {
+		is := fault.Identify(in.Fault)
+		s.Broke = append(s.Broke, in.Fault.Name())
+		s.Injections = append(s.Injections, record.Injection{
+			Cluster: c.ID(), N: in.N, Name: in.Fault.Name(), ID: is.ID, Component: string(is.Component),
+			Active: slices.Contains(active, in),
+		})
+	}
 	if c.final != nil {
 		s.Report = *c.final
 	} else {

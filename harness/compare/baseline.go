@@ -136,9 +136,11 @@ func NewBaseline(run Run, old Baseline) (Baseline, error) {
 			known[is.Scenario] = f
 		}
 	}
-	return Baseline{Agent: run.About.Agent, Version: run.About.AgentVersion,
+	return Baseline{
+		Agent: run.About.Agent, Version: run.About.AgentVersion,
 		Failures: slices.SortedFunc(maps.Values(known),
-			func(x, y Failure) int { return cmp.Compare(x.Scenario, y.Scenario) })}, nil
+			func(x, y Failure) int { return cmp.Compare(x.Scenario, y.Scenario) }),
+	}, nil
 }
 
 func (b Baseline) known() map[string]Failure {

@@ -22,15 +22,20 @@ func TestAgainstABaseline(t *testing.T) {
 		exit                       int
 	}{
 		"as expected": {
-			map[string]string{"known": record.Failed, "unproven": record.Unproven, "race": record.Passed,
-				"new": record.Passed},
-			[]string{"known", "unproven"}, nil, nil, 0,
+			map[string]string{
+				"known": record.Failed, "unproven": record.Unproven, "race": record.Passed,
+				"new": record.Passed,
+			},
+			[]string{"known", "unproven"},
+			nil, nil, 0,
 		},
 		"a race that fails":       {map[string]string{"race": record.Failed}, []string{"race"}, nil, nil, 0},
 		"a race that is unproven": {map[string]string{"race": record.Unproven}, nil, []string{"race"}, nil, 2},
 		"unexpected failure": {
 			map[string]string{"known": record.Failed, "new": record.Failed},
-			[]string{"known"}, []string{"new"}, nil, 1,
+			[]string{"known"},
+			[]string{"new"},
+			nil, 1,
 		},
 		"unexpected pass": {map[string]string{"known": record.Passed}, nil, nil, []string{"known"}, 1},
 		"fails where it could not be proved": {
@@ -72,8 +77,10 @@ func TestAgainstABaseline(t *testing.T) {
 		})
 	}
 	got := b.Compare(states(map[string]string{"unproven": record.Failed})).Text()
-	for _, want := range []string{"of a 1: 0 expected failures, 1 unexpected failures, 0 unexpected passes",
-		"unproven: failed, expected not proven", "known was (x#2): s"} {
+	for _, want := range []string{
+		"of a 1: 0 expected failures, 1 unexpected failures, 0 unexpected passes",
+		"unproven: failed, expected not proven", "known was (x#2): s",
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("want %q in:\n%s", want, got)
 		}
@@ -125,8 +132,10 @@ func TestBaselineOfAWholeRunOnly(t *testing.T) {
 	failed := verdict("a", record.Verdict{State: record.Failed, Message: "lost"})
 	for want, events := range map[string][]record.Event{
 		"": {about(), failed, end()},
-		"was interrupted": {about(), failed,
-			verdict("b", record.Verdict{State: record.Unproven, Interrupted: true}), end()},
+		"was interrupted": {
+			about(), failed,
+			verdict("b", record.Verdict{State: record.Unproven, Interrupted: true}), end(),
+		},
 		"did not end":     {about(), failed},
 		"no scenario was": {about(), end()},
 		"which agent":     {failed, end()},

@@ -30,8 +30,10 @@ func folder(t *testing.T, names ...string) string {
 }
 
 func TestVersionsInOrder(t *testing.T) {
-	want := []string{"flanneld-0.9", "flanneld-v0.9.1", "flanneld-v0.10.0-rc1", "flanneld-v0.10.0",
-		"flanneld-v0.28.9"}
+	want := []string{
+		"flanneld-0.9", "flanneld-v0.9.1", "flanneld-v0.10.0-rc1", "flanneld-v0.10.0",
+		"flanneld-v0.28.9",
+	}
 	dir := folder(t, want...)
 	all, err := compare.Versions(dir)
 	if err != nil {
@@ -104,8 +106,10 @@ func TestBisectAsksLittle(t *testing.T) {
 
 func TestBisectPassesOverWhatGivesNoVerdict(t *testing.T) {
 	all := versions(8)
-	answers := []string{record.Failed, record.Failed, record.Failed, record.Unproven, "", record.Passed,
-		record.Passed, record.Passed}
+	answers := []string{
+		record.Failed, record.Failed, record.Failed, record.Unproven, "", record.Passed,
+		record.Passed, record.Passed,
+	}
 	got, err := compare.Bisect(all, 7, 0, func(agent string) (compare.Result, error) {
 		return ended(answers[slices.Index(all, agent)]), nil
 	})

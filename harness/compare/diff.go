@@ -201,8 +201,10 @@ func (d Diff) Summary() string {
 var diffPage string
 
 // wayState gives each way the colour of a state.
-var wayState = map[string]string{Worse: record.Failed, Better: record.Passed, Changed: record.Unproven,
-	New: record.Skipped, Gone: record.Skipped, "": record.Skipped}
+var wayState = map[string]string{
+	Worse: record.Failed, Better: record.Passed, Changed: record.Unproven,
+	New: record.Skipped, Gone: record.Skipped, "": record.Skipped,
+}
 
 // HTML renders every scenario of both runs as one page, those that differ first.
 func (d Diff) HTML() ([]byte, error) {

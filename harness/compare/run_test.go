@@ -11,8 +11,10 @@ import (
 
 // about, verdict and end are the events that a run is made of here.
 func about() record.Event {
-	return record.Event{At: 1, Kind: record.KindRun,
-		Run: &record.Run{Version: record.Version, Agent: "flanneld", AgentVersion: "v9"}}
+	return record.Event{
+		At: 1, Kind: record.KindRun,
+		Run: &record.Run{Version: record.Version, Agent: "flanneld", AgentVersion: "v9"},
+	}
 }
 
 func verdict(scenario string, v record.Verdict) record.Event {
@@ -81,10 +83,14 @@ func TestRunIsReadFromItsRecord(t *testing.T) {
 	write(t, reports, "1", false, about(), verdict("a", failed), end())
 	write(t, reports, "2", true, about(), record.Event{Kind: record.KindStep, Scenario: "b", Step: "began"})
 	for name, want := range map[string]compare.Run{
-		"1": {Whole: true, Results: []compare.Result{{Scenario: "a", Sentence: "gone",
-			Verdict: record.Verdict{State: record.Failed}}}},
-		"2": {Results: []compare.Result{{Scenario: "b", Sentence: "the scenario did not end",
-			Verdict: record.Verdict{State: compare.Unfinished}}}},
+		"1": {Whole: true, Results: []compare.Result{{
+			Scenario: "a", Sentence: "gone",
+			Verdict: record.Verdict{State: record.Failed},
+		}}},
+		"2": {Results: []compare.Result{{
+			Scenario: "b", Sentence: "the scenario did not end",
+			Verdict: record.Verdict{State: compare.Unfinished},
+		}}},
 	} {
 		dir := filepath.Join(reports, "runs", name)
 		got, err := compare.Read(dir)

@@ -57,8 +57,10 @@ func TestTableIsRendered(t *testing.T) {
 	reports := filepath.Join(out, "theirs")
 	table := compare.NewTable([]string{"a<b>|c", "old", "not run"}, []string{"theirs"})
 	write(t, reports, "1", false, about(),
-		verdict("a<b>|c", record.Verdict{State: record.Failed, Sent: 10, Lost: 3, Healed: true,
-			Recovery: int64(1500 * time.Millisecond)}),
+		verdict("a<b>|c", record.Verdict{
+			State: record.Failed, Sent: 10, Lost: 3, Healed: true,
+			Recovery: int64(1500 * time.Millisecond),
+		}),
 		verdict("old", record.Verdict{State: record.Skipped, Message: "it lacks | \"leave\""}))
 	if err := table.AddRuns(0, reports); err != nil {
 		t.Fatal(err)

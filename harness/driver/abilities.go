@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 )
 
@@ -46,6 +47,11 @@ type (
 	Waiving interface{ Waives() map[string]string }
 	// Historic is known to have a historic defect, by its name in fixtures/defects.yaml, for real.
 	Historic interface{ HasDefect(name string) bool }
+	// Defective was built with historic defects, to show that scenarios notice them. name is what the overlay
+	// is called without them.
+	Defective interface {
+		BuiltWith() (name string, defects []string)
+	}
 )
 
 // World is what a driver may ask of a world. A cluster is one.
@@ -56,10 +62,7 @@ type World interface {
 }
 
 // Lease says which node has a subnet, by its public address.
-type Lease struct {
-	Subnet   netip.Prefix
-	PublicIP netip.Addr
-}
+type Lease = flannelkeys.Lease
 
 func keepsKeys(d Driver) bool {
 	k, ok := d.(KeyKeeper)
@@ -106,6 +109,15 @@ func Waives(d Driver) map[string]string {
 		return w.Waives()
 	}
 	return nil
+}
+
+// DefectsOf returns the historic defects with which a driver's agent was built, and what the overlay is
+// called without them.
+func DefectsOf(d Driver) (name string, defects []string) {
+	if b, ok := d.(Defective); ok {
+		return b.BuiltWith()
+	}
+	return d.Name(), nil
 }
 
 // HasDefect reports whether a driver's agent is known to have a historic defect for real.

@@ -3,8 +3,8 @@
 //
 // A driver says the same few things of each: how its agent is started and says that it is ready, where its
 // subnet file, keys and device are, the CNI configuration, what it lacks, and its version. Ours and Flannel
-// are written here. A user's own is described in a file (ReadFile), which needs no compiler, or written in Go and
-// registered (Register).
+// are written here. A user's own is described in a file (ReadFile), which needs no compiler, or written in
+// Go and registered (Register).
 package driver
 
 import (
@@ -47,13 +47,15 @@ func (s Spec) tls() []string {
 	if s.EtcdCAFile == "" {
 		return nil
 	}
-	return []string{"--etcd-cafile=" + s.EtcdCAFile, "--etcd-certfile=" + s.EtcdCertFile,
-		"--etcd-keyfile=" + s.EtcdKeyFile}
+	return []string{
+		"--etcd-cafile=" + s.EtcdCAFile, "--etcd-certfile=" + s.EtcdCertFile,
+		"--etcd-keyfile=" + s.EtcdKeyFile,
+	}
 }
 
 // Driver is one overlay under test. Its values are read only, so one driver serves many nodes. What more a
-// driver may say of its agent is in abilities.go; what it does not say, the agent lacks, and what needs it is
-// skipped (Lacks).
+// driver may say of its agent is in abilities.go; what it does not say, the agent lacks, and what needs it
+// is skipped (Lacks).
 type Driver interface {
 	// Name is what the overlay is called in records and reports.
 	Name() string

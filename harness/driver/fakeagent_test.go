@@ -252,12 +252,18 @@ func (f *fake) peer(key string, raw []byte) error {
 	}
 	index := f.device.Index
 	return errors.Join(
-		netlink.NeighSet(&netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, Type: unix.RTN_UNICAST,
-			IP: subnet.Addr().AsSlice(), HardwareAddr: mac}),
-		netlink.NeighSet(&netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, Family: unix.AF_BRIDGE,
-			Flags: netlink.NTF_SELF, IP: lease.PublicIP.AsSlice(), HardwareAddr: mac}),
-		netlink.RouteReplace(&netlink.Route{LinkIndex: index, Dst: ipNet(subnet), Gw: subnet.Addr().AsSlice(),
-			Flags: int(netlink.FLAG_ONLINK)}),
+		netlink.NeighSet(&netlink.Neigh{
+			LinkIndex: index, State: netlink.NUD_PERMANENT, Type: unix.RTN_UNICAST,
+			IP: subnet.Addr().AsSlice(), HardwareAddr: mac,
+		}),
+		netlink.NeighSet(&netlink.Neigh{
+			LinkIndex: index, State: netlink.NUD_PERMANENT, Family: unix.AF_BRIDGE,
+			Flags: netlink.NTF_SELF, IP: lease.PublicIP.AsSlice(), HardwareAddr: mac,
+		}),
+		netlink.RouteReplace(&netlink.Route{
+			LinkIndex: index, Dst: ipNet(subnet), Gw: subnet.Addr().AsSlice(),
+			Flags: int(netlink.FLAG_ONLINK),
+		}),
 	)
 }
 

@@ -29,8 +29,8 @@ const (
 	FeatureOwners Feature = "owners"
 	// FeaturePublicIP is the flag --public-ip.
 	FeaturePublicIP Feature = "public-ip"
-	// FeatureEtcdV3 is keys in etcd's v3 API. An agent that has keys without it needs an etcd that still has the
-	// v2 API (NeedsV2).
+	// FeatureEtcdV3 is keys in etcd's v3 API. An agent that has keys without it needs an etcd that still has
+	// the v2 API (NeedsV2).
 	FeatureEtcdV3 Feature = "etcd-v3"
 	// FeatureIPv6 is a network of both families (EnableIPv6 in the network configuration).
 	FeatureIPv6 Feature = "ipv6"

@@ -28,6 +28,7 @@ type telling struct{ bare }
 func (telling) Subnet(context.Context, *node.Machine) (netip.Prefix, error) {
 	return netip.Prefix{}, nil
 }
+
 func (telling) Leases(context.Context, driver.World) ([]driver.Lease, error) {
 	return nil, nil
 }

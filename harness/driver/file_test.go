@@ -33,8 +33,10 @@ func TestDriverFilesThatAreWrong(t *testing.T) {
 		"no program":          {"name: x\n", "program is missing"},
 		"readiness":           {good + "ready: soon\n", `ready is "soon": it is notify (sd_notify) or sub`},
 		"relative prefix":     {good + "key_prefix: network\n", `key_prefix is "network": it begins with a slash`},
-		"feature": {good + "lacks: [charm]\n",
-			`"charm", which is no feature: they are device, etcd-v3, ipv6, keys, lease-ttl,`},
+		"feature": {
+			good + "lacks: [charm]\n",
+			`"charm", which is no feature: they are device, etcd-v3, ipv6, keys, lease-ttl,`,
+		},
 		"placeholder":      {good + "arguments: ['--x={pod}']\n", "placeholder {pod}, which stands for"},
 		"environment":      {good + "environment: [X]\n", "each is NAME=value"},
 		"not in PATH":      {"name: x\nprogram: no-such-agent\n", "no-such-agent is not in PATH"},

@@ -20,9 +20,9 @@ const (
 
 // Choice is what a user says of the overlay to test.
 type Choice struct {
-	// Agent is the name of a driver that has been registered, a driver file (*.yaml, *.yml) or a binary: one whose
-	// name begins with "overlayd" is driven as this repository's, any other as flannel's. Empty, or "ours", is
-	// this repository's own.
+	// Agent is the name of a driver that has been registered, a driver file (*.yaml, *.yml) or a binary: one
+	// whose name begins with "overlayd" is driven as this repository's, any other as flannel's. Empty, or
+	// "ours", is this repository's own.
 	Agent string
 	// CNIConf is a CNI configuration list to use instead of the driver's, CNIDirs where its plugins are.
 	CNIConf string

@@ -28,13 +28,19 @@ type Ours struct {
 	CNIDirs []string
 }
 
+// ourName is what the overlay of this repository is called.
+const ourName = "overlayd"
+
 // Name tells the normal build from one with defects.
 func (o Ours) Name() string {
 	if len(o.Defects) == 0 {
-		return "overlayd"
+		return ourName
 	}
-	return "overlayd with " + strings.Join(o.Defects, " and ")
+	return ourName + " with " + strings.Join(o.Defects, " and ")
 }
+
+// BuiltWith returns the defects, and what the overlay is called without them.
+func (o Ours) BuiltWith() (name string, defects []string) { return ourName, o.Defects }
 
 func (o Ours) binary(name string) string {
 	if len(o.Defects) > 0 {

@@ -19,8 +19,8 @@ var registry struct {
 var agentName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
 // Register makes a driver known by a name, by which --agent and NEMESH_AGENT choose it. It is for init
-// functions and variables of a suite: a name that is taken, or could be a file's, is a mistake in the program
-// and panics.
+// functions and variables of a suite: a name that is taken, or could be a file's, is a mistake in the
+// program and panics.
 func Register(name string, d Driver) {
 	registry.Lock()
 	defer registry.Unlock()
@@ -29,8 +29,10 @@ func Register(name string, d Driver) {
 	case taken:
 		panic(fmt.Sprintf("driver: there is an agent %q already: register yours by another name", name))
 	case !agentName.MatchString(name):
-		panic(fmt.Sprintf("driver: %q is no name for an agent: small letters, digits and hyphens make one, such as "+
-			"static-routes", name))
+		panic(
+			fmt.Sprintf("driver: %q is no name for an agent: small letters, digits and hyphens make one, such as "+
+				"static-routes", name),
+		)
 	}
 	if registry.drivers == nil {
 		registry.drivers = map[string]Driver{}

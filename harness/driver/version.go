@@ -73,8 +73,12 @@ func checkProgram(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("the agent %s is not there: give the path of its binary, or a name: %s (%w)", path, known(),
-			err)
+		return fmt.Errorf(
+			"the agent %s is not there: give the path of its binary, or a name: %s (%w)",
+			path,
+			known(),
+			err,
+		)
 	case err != nil:
 		return fmt.Errorf("the agent: %w", err)
 	case info.IsDir():

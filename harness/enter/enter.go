@@ -15,18 +15,18 @@ import (
 )
 
 // List describes worlds, two lines each.
-func List(all []Found) string {
+func List(all []World) string {
 	var b strings.Builder
-	for _, f := range all {
-		fmt.Fprintf(&b, "  %s  %s\n      %s\n", f.ID, f.Scenario, strings.Join(f.Nodes, " "))
+	for _, w := range all {
+		fmt.Fprintf(&b, "  %s  %s\n      %s\n", w.ID, w.Scenario, strings.Join(w.Nodes, " "))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // Enter runs a command on a node with this process's stdin, stdout and stderr, and returns its exit
-// code. Where stdin is a terminal, the command gets one of its own, so that a shell has job control.
-func (f Found) Enter(name string, args []string) (int, error) {
-	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: f.path, Net: "unix"})
+// code. If stdin is a terminal, the command gets a terminal of its own, so that a shell has job control.
+func (w World) Enter(name string, args []string) (int, error) {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: w.socket, Net: "unix"})
 	if err != nil {
 		return 0, fmt.Errorf("enter %s: its world is gone (%w)", name, err)
 	}
@@ -35,7 +35,7 @@ func (f Found) Enter(name string, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	q := question{Node: name, Args: args, Env: os.Environ(), TTY: term != nil}
+	q := request{Node: name, Args: args, Env: os.Environ(), TTY: term != nil}
 	line, err := json.Marshal(q)
 	if err != nil {
 		return 0, fmt.Errorf("enter %s: %w", name, err)
@@ -62,24 +62,24 @@ func (f Found) Enter(name string, args []string) (int, error) {
 	}
 	stop := passSignals(conn, term)
 	defer stop()
-	var a answer
-	if err := json.NewDecoder(conn).Decode(&a); err != nil {
+	var r response
+	if err := json.NewDecoder(conn).Decode(&r); err != nil {
 		return 0, fmt.Errorf("%s is gone: its world was torn down (%w)", name, err)
 	}
-	if a.Error != "" {
-		return 0, fmt.Errorf("enter %s: %s", name, a.Error)
+	if r.Error != "" {
+		return 0, fmt.Errorf("enter %s: %s", name, r.Error)
 	}
-	return a.Exit, nil
+	return r.Exit, nil
 }
 
-// passSignals passes on what a user sends, and the size of the window. A terminal makes its own signals.
+// passSignals sends the user's signals to the server, and changes of the window's size to the terminal.
 func passSignals(conn *net.UnixConn, term *terminal) (stop func()) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGWINCH)
 	go func() {
 		for s := range signals {
 			if number, ok := s.(syscall.Signal); ok && number != syscall.SIGWINCH {
-				_ = json.NewEncoder(conn).Encode(question{Signal: int(number)})
+				_ = json.NewEncoder(conn).Encode(request{Signal: int(number)})
 			} else if term != nil {
 				term.resize()
 			}
@@ -96,7 +96,7 @@ type terminal struct {
 	in, out, master, slave *os.File
 }
 
-// openTerminal makes one where in is a terminal, else nil.
+// openTerminal opens a pseudoterminal if in is a terminal. It returns nil if it is not.
 func openTerminal(in, out *os.File) (*terminal, error) {
 	if _, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS); err != nil {
 		return nil, nil
@@ -124,10 +124,10 @@ func openTerminal(in, out *os.File) (*terminal, error) {
 	return t, nil
 }
 
-// drainWithin is how long the last output of a command that has ended may take to be shown.
+// drainWithin bounds the wait for the last output of a command that has ended.
 const drainWithin = 300 * time.Millisecond
 
-// start joins both terminals until restore.
+// start copies between both terminals until restore is called.
 func (t *terminal) start() (restore func(), err error) {
 	t.slave.Close() // the command has it
 	before, err := unix.IoctlGetTermios(int(t.in.Fd()), unix.TCGETS)

@@ -30,10 +30,10 @@ func TestMain(m *testing.M) {
 func enterNode(name string, args []string) int {
 	all, err := enter.Find()
 	if err == nil {
-		var f enter.Found
-		if f, err = enter.Choose(all, "", name); err == nil {
+		var w enter.World
+		if w, err = enter.Choose(all, "", name); err == nil {
 			var code int
-			if code, err = f.Enter(name, args); err == nil {
+			if code, err = w.Enter(name, args); err == nil {
 				return code
 			}
 		}
@@ -42,8 +42,8 @@ func enterNode(name string, args []string) int {
 	return 99
 }
 
-// world is a machine with a door.
-func world(t *testing.T) *enter.Door {
+// world builds a world of one machine and serves it.
+func world(t *testing.T) *enter.Server {
 	t.Helper()
 	dir, err := os.MkdirTemp(sandbox.Dir, "world-")
 	if err != nil {
@@ -53,12 +53,14 @@ func world(t *testing.T) *enter.Door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := node.New(t.Context(), node.Options{Name: "node01", Dir: filepath.Join(dir, "node01"), Switch: sw,
-		Addr: netip.MustParsePrefix("192.168.200.201/24")})
+	m, err := node.New(t.Context(), node.Options{
+		Name: "node01", Dir: filepath.Join(dir, "node01"), Switch: sw,
+		Addr: netip.MustParsePrefix("192.168.200.201/24"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := enter.Open(filepath.Join(dir, enter.File),
+	s, err := enter.Listen(filepath.Join(dir, enter.Socket),
 		func() enter.World {
 			return enter.World{ID: "42", Scenario: "a test", Nodes: []string{"node01", "node02"}}
 		},
@@ -72,11 +74,11 @@ func world(t *testing.T) *enter.Door {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(d.Close(), m.Close(), sw.Close(), os.RemoveAll(dir)); err != nil {
+		if err := errors.Join(s.Close(), m.Close(), sw.Close(), os.RemoveAll(dir)); err != nil {
 			t.Error(err)
 		}
 	})
-	return d
+	return s
 }
 
 func entering(args ...string) *exec.Cmd {
@@ -108,9 +110,9 @@ func TestCommandsRunOnTheMachine(t *testing.T) {
 	}
 }
 
-// TestTheDoorEndsWhatCameIn closes the door under a command that would go on.
-func TestTheDoorEndsWhatCameIn(t *testing.T) {
-	d := world(t)
+// TestCloseEndsCommands closes the server while a command runs that would go on.
+func TestCloseEndsCommands(t *testing.T) {
+	s := world(t)
 	cmd := entering("node01", "sh", "-c", "echo started; sleep 1000")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -123,14 +125,14 @@ func TestTheDoorEndsWhatCameIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed := make(chan error, 1)
-	go func() { closed <- d.Close() }()
+	go func() { closed <- s.Close() }()
 	select {
 	case err := <-closed:
 		if err != nil {
 			t.Fatal(err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Fatal("the door does not close while somebody is inside")
+		t.Fatal("the server does not close while a command runs")
 	}
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 128+9 {
 		t.Errorf("the command ended with %v", err)
@@ -138,26 +140,26 @@ func TestTheDoorEndsWhatCameIn(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	one := enter.Found{World: enter.World{ID: "1", Scenario: "first", Nodes: []string{"node01"}}}
-	two := enter.Found{World: enter.World{ID: "2", Scenario: "second", Nodes: []string{"node01"}}}
+	one := enter.World{ID: "1", Scenario: "first", Nodes: []string{"node01"}}
+	two := enter.World{ID: "2", Scenario: "second", Nodes: []string{"node01"}}
 	for _, c := range []struct {
-		all      []enter.Found
+		all      []enter.World
 		id, node string
 		want     string // in the error
 	}{
 		{nil, "", "node01", "no world is running"},
-		{[]enter.Found{one}, "", "node01", ""},
-		{[]enter.Found{one}, "", "node09", `no machine "node09"`},
-		{[]enter.Found{one, two}, "", "node01", "second"},
-		{[]enter.Found{one, two}, "2", "node01", ""},
-		{[]enter.Found{one, two}, "3", "node01", "first"},
+		{[]enter.World{one}, "", "node01", ""},
+		{[]enter.World{one}, "", "node09", `no machine "node09"`},
+		{[]enter.World{one, two}, "", "node01", "second"},
+		{[]enter.World{one, two}, "2", "node01", ""},
+		{[]enter.World{one, two}, "3", "node01", "first"},
 	} {
-		f, err := enter.Choose(c.all, c.id, c.node)
+		w, err := enter.Choose(c.all, c.id, c.node)
 		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%d worlds, id %q, %s: %v", len(c.all), c.id, c.node, err)
 		}
-		if err == nil && c.id != "" && f.ID != c.id {
-			t.Errorf("world %s was chosen for %s", f.ID, c.id)
+		if err == nil && c.id != "" && w.ID != c.id {
+			t.Errorf("world %s was chosen for %s", w.ID, c.id)
 		}
 	}
 }

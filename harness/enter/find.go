@@ -15,96 +15,90 @@ import (
 	"github.com/nemesh/nemesh/harness/sandbox"
 )
 
-// answerWithin bounds the wait for a door to say which world it is of.
-const answerWithin = 5 * time.Second
+// describeWithin bounds the wait for a server to describe its world.
+const describeWithin = 5 * time.Second
 
-// Found is a world and how to its door.
-type Found struct {
-	World
-	path string
-}
-
-// ErrNone says that there is no world.
+// ErrNone means that no world is running.
 var ErrNone = errors.New("no world is running that this user may enter (root may enter everybody's): " +
 	"`nemesh run` builds worlds, and `nemesh run --keep` keeps that of a scenario that fails")
 
-// Find lists the worlds that are running on this machine and that this user may enter, by id.
-func Find() ([]Found, error) {
+// Find lists the worlds that run on this machine and that this user may enter, sorted by id.
+func Find() ([]World, error) {
 	pids, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil, fmt.Errorf("look for worlds: %w", err)
 	}
 	slices.SortFunc(pids, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
-	seen := map[string]bool{} // mount namespaces: a sandbox has many processes in its own
-	var all []Found
+	seen := map[string]bool{} // mount namespaces: the processes of a sandbox share one
+	var all []World
 	for _, p := range pids {
 		ns, err := os.Readlink(p + "/ns/mnt")
 		if err != nil || seen[ns] {
-			continue // it has ended, or is another user's
+			continue // the process has ended, or is another user's
 		}
 		seen[ns] = true
-		doors, err := filepath.Glob(p + "/root" + sandbox.Dir + "/world-*/" + File)
+		sockets, err := filepath.Glob(p + "/root" + sandbox.Dir + "/world-*/" + Socket)
 		if err != nil {
 			return nil, fmt.Errorf("look for worlds: %w", err)
 		}
-		for _, path := range doors {
-			if w, err := ask(path); err == nil && !slices.ContainsFunc(all, w.same) {
-				all = append(all, Found{w, path})
+		for _, path := range sockets {
+			w, err := describe(path)
+			if err == nil && !slices.ContainsFunc(all, func(o World) bool { return o.ID == w.ID }) {
+				all = append(all, w)
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b Found) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b World) int { return cmp.Compare(a.ID, b.ID) })
 	return all, nil
 }
-
-func (w World) same(f Found) bool { return f.ID == w.ID }
 
 func number(proc string) int {
 	n, _ := strconv.Atoi(filepath.Base(proc))
 	return n
 }
 
-// ask asks a door which world it is of. A world that is being torn down gives an error.
-func ask(path string) (World, error) {
+// describe asks the server at a socket for its world. A world that is being torn down gives an error.
+func describe(path string) (World, error) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
-		return World{}, fmt.Errorf("knock at a world's door: %w", err)
+		return World{}, fmt.Errorf("connect to a world: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(answerWithin)); err != nil {
-		return World{}, fmt.Errorf("knock at a world's door: %w", err)
+	if err := conn.SetDeadline(time.Now().Add(describeWithin)); err != nil {
+		return World{}, fmt.Errorf("connect to a world: %w", err)
 	}
-	var a answer
-	if err := json.NewEncoder(conn).Encode(question{}); err != nil {
-		return World{}, fmt.Errorf("ask which world it is: %w", err)
+	var r response
+	if err := json.NewEncoder(conn).Encode(request{}); err != nil {
+		return World{}, fmt.Errorf("ask for a world's description: %w", err)
 	}
-	if err := json.NewDecoder(conn).Decode(&a); err != nil {
-		return World{}, fmt.Errorf("ask which world it is: %w", err)
+	if err := json.NewDecoder(conn).Decode(&r); err != nil {
+		return World{}, fmt.Errorf("ask for a world's description: %w", err)
 	}
-	if a.World == nil {
-		return World{}, fmt.Errorf("ask which world it is: %s", a.Error)
+	if r.World == nil {
+		return World{}, fmt.Errorf("ask for a world's description: %s", r.Error)
 	}
-	return *a.World, nil
+	r.World.socket = path
+	return *r.World, nil
 }
 
-// Choose finds the world with a node. An id is needed where several worlds are running; an error says
-// which.
-func Choose(all []Found, id, node string) (Found, error) {
+// Choose returns the world that has a node. If several worlds are running, an id must say which; the error
+// lists them.
+func Choose(all []World, id, node string) (World, error) {
 	if len(all) == 0 {
-		return Found{}, ErrNone
+		return World{}, ErrNone
 	}
 	if id != "" {
-		i := slices.IndexFunc(all, func(f Found) bool { return f.ID == id })
+		i := slices.IndexFunc(all, func(w World) bool { return w.ID == id })
 		if i < 0 {
-			return Found{}, fmt.Errorf("there is no world %q; running are:\n%s", id, List(all))
+			return World{}, fmt.Errorf("there is no world %q; running are:\n%s", id, List(all))
 		}
 		all = all[i : i+1]
 	}
 	if len(all) > 1 {
-		return Found{}, fmt.Errorf("%d worlds are running; say which with --world ID:\n%s", len(all), List(all))
+		return World{}, fmt.Errorf("%d worlds are running; say which with --world ID:\n%s", len(all), List(all))
 	}
 	if !slices.Contains(all[0].Nodes, node) {
-		return Found{}, fmt.Errorf("there is no machine %q in this world:\n%s", node, List(all))
+		return World{}, fmt.Errorf("there is no machine %q in this world:\n%s", node, List(all))
 	}
 	return all[0], nil
 }

@@ -11,9 +11,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// RaiseNoSpace raises the alarm that a full disk raises: until LowerAlarms, etcd refuses whatever would take
-// space (etcd's maintenance guide, "Space quota"). The client library can only lower it, so the request is
-// sent as it is.
+// RaiseNoSpace raises the alarm NOSPACE, as an exceeded space quota does. Until LowerAlarms, etcd refuses
+// requests that take space (etcd's maintenance guide, "Space quota"). The client library has no call for it,
+// so the request is sent by gRPC.
 func (m *Member) RaiseNoSpace(ctx context.Context) error {
 	client, err := m.Client(ctx)
 	if err != nil {
@@ -46,9 +46,9 @@ func (m *Member) LowerAlarms(ctx context.Context) error {
 	return nil
 }
 
-// EnableAuth has etcd ask who its clients are: the harness is root, and agents may read and write below
-// prefix and nothing else. It needs an authority. Where it is enabled already, only the permission is given
-// back.
+// EnableAuth switches on etcd's authentication. The harness is root; agents may read and write below prefix,
+// and nothing else. It needs an Authority. If authentication is on already, EnableAuth only gives the
+// permission back.
 func (m *Member) EnableAuth(ctx context.Context, prefix string) error {
 	if m.opts.Authority == nil {
 		return errors.New("etcd tells its clients apart by their certificates: give it an authority first")

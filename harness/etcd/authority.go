@@ -21,7 +21,7 @@ import (
 	"github.com/nemesh/nemesh/harness/node"
 )
 
-// Where a machine keeps what it needs for TLS to or of etcd, on its disk.
+// Files of a machine for TLS with etcd, on its disk.
 const (
 	TLSDir   = "/var/lib/etcd-tls"
 	CAFile   = TLSDir + "/ca.pem"
@@ -29,13 +29,14 @@ const (
 	KeyFile  = TLSDir + "/key.pem"
 )
 
-// Names by which clients are told apart: etcd takes the common name of a client's certificate for its user.
+// Users of etcd. etcd takes the common name of a client's certificate as its user.
 const (
 	RootUser  = "root"
 	AgentUser = "overlay"
 )
 
-// Authority signs certificates. It is made at run time, lives in memory and is trusted by one world only.
+// Authority is a certificate authority. It is made at run time and lives in memory; only one world trusts
+// it.
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -76,14 +77,14 @@ func (a *Authority) PEM() []byte {
 
 // Certificate describes what an authority is to sign.
 type Certificate struct {
-	// CommonName is whom it is for, Addr the address of a server.
+	// CommonName is the user or server, Addr the address of a server.
 	CommonName string
 	Addr       netip.Addr
-	// Expired makes one that ended a minute ago.
+	// Expired makes a certificate that expired a minute ago.
 	Expired bool
 }
 
-// Issue makes a key and signs a certificate for it, for use by servers and clients. Both are PEM.
+// Issue makes a key and signs a certificate for it, for servers and for clients. Both are PEM.
 func (a *Authority) Issue(c Certificate) (cert, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -113,8 +114,8 @@ func (a *Authority) Issue(c Certificate) (cert, key []byte, err error) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// Equip gives a machine a new certificate and key, as a rotation on disk does. With the authority's own
-// certificate unless keepCA says that the machine goes on trusting whom it trusts.
+// Equip writes a new certificate and key to a machine's disk, as a rotation does. It also writes the
+// authority's own certificate, unless keepCA is true: then the machine trusts whom it trusted before.
 func (a *Authority) Equip(m *node.Machine, c Certificate, keepCA bool) error {
 	cert, key, err := a.Issue(c)
 	if err != nil {
@@ -127,7 +128,7 @@ func (a *Authority) Equip(m *node.Machine, c Certificate, keepCA bool) error {
 	return WriteTLS(m, files)
 }
 
-// WriteTLS puts files into a machine's TLS folder, each whole or not at all.
+// WriteTLS writes files to a machine's TLS folder. Each is replaced as a whole.
 func WriteTLS(m *node.Machine, files map[string][]byte) error {
 	if err := os.MkdirAll(m.Path(TLSDir), 0o700); err != nil {
 		return fmt.Errorf("make room for certificates on %s: %w", m.Name(), err)
@@ -142,7 +143,7 @@ func WriteTLS(m *node.Machine, files map[string][]byte) error {
 	return nil
 }
 
-// ReadTLS returns what a machine has in its TLS folder, for WriteTLS to put back.
+// ReadTLS returns the files of a machine's TLS folder. WriteTLS puts them back.
 func ReadTLS(m *node.Machine) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, path := range []string{CAFile, CertFile, KeyFile} {
@@ -155,8 +156,8 @@ func ReadTLS(m *node.Machine) (map[string][]byte, error) {
 	return files, nil
 }
 
-// ClientTLS returns the configuration of a client that has what a machine has in its TLS folder and is as
-// particular as an agent.
+// ClientTLS returns the TLS configuration of a client on a machine: with the files of the machine's TLS
+// folder, and with the same checks as an agent.
 func ClientTLS(m *node.Machine) (*tls.Config, error) {
 	files, err := ReadTLS(m)
 	if err != nil {
@@ -173,8 +174,8 @@ func ClientTLS(m *node.Machine) (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }
 
-// rootTLS is the configuration of the harness's own clients: they are root, and take any server, so that
-// they reach etcd whatever certificate it has been given.
+// rootTLS is the configuration of the harness's own clients. They are root and do not verify the server, so
+// that they reach etcd whatever certificate a fault has given it.
 func (a *Authority) rootTLS() (*tls.Config, error) {
 	cert, key, err := a.Issue(Certificate{CommonName: RootUser})
 	if err != nil {

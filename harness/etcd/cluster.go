@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
-
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/nemesh/nemesh/harness/node"
 )
 
-// NewCluster prepares members that make up one cluster, one on each machine. Of the options, Machine is not
-// used.
+// NewCluster prepares the members of one cluster, one on each machine. It ignores Options.Machine.
 func NewCluster(machines []*node.Machine, opts Options) []*Member {
 	var all []*Member
 	for _, machine := range machines {
@@ -26,7 +24,7 @@ func NewCluster(machines []*node.Machine, opts Options) []*Member {
 	return all
 }
 
-// StartAll starts the members that do not run, at once, since none is ready before most of them are there.
+// StartAll starts the members that do not run, all at the same time: none is ready without a quorum.
 func StartAll(ctx context.Context, members []*Member) error {
 	starting, startCtx := errgroup.WithContext(ctx)
 	for _, m := range members {
@@ -40,7 +38,7 @@ func StartAll(ctx context.Context, members []*Member) error {
 	return starting.Wait()
 }
 
-// Members lists the members of the cluster, this one among them.
+// Members lists the members of the cluster, including this one.
 func (m *Member) Members() []*Member {
 	if m.all == nil {
 		return []*Member{m}
@@ -48,7 +46,7 @@ func (m *Member) Members() []*Member {
 	return m.all
 }
 
-// Leader finds the member that leads.
+// Leader returns the leader of the cluster.
 func (m *Member) Leader(ctx context.Context) (*Member, error) {
 	errs := []error{errors.New("no member leads etcd")}
 	for _, candidate := range m.Members() {
@@ -64,7 +62,7 @@ func (m *Member) Leader(ctx context.Context) (*Member, error) {
 	return nil, errors.Join(errs...)
 }
 
-// Status asks this member, and no other, how it is.
+// Status returns the status of this member.
 func (m *Member) Status(ctx context.Context) (*clientv3.StatusResponse, error) {
 	client, err := m.client(ctx, []*Member{m})
 	if err != nil {
@@ -78,7 +76,7 @@ func (m *Member) Status(ctx context.Context) (*clientv3.StatusResponse, error) {
 	return status, nil
 }
 
-// MoveLeader has this member, which must lead, hand over to another.
+// MoveLeader makes another member the leader. This member must be the leader.
 func (m *Member) MoveLeader(ctx context.Context, to *Member) error {
 	status, err := to.Status(ctx)
 	if err != nil {

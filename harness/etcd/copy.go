@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Save copies the server's data to a folder beside it and returns that folder. The server is stopped for it
-// and started again, which clients that retry do not notice.
+// Save copies the server's data to a folder beside it and returns that folder. It stops the server and
+// starts it again; clients that retry do not notice.
 func (m *Member) Save(ctx context.Context) (string, error) {
 	if err := m.Stop(ctx); err != nil {
 		return "", err
@@ -23,7 +23,7 @@ func (m *Member) Save(ctx context.Context) (string, error) {
 	return dir, m.Start(ctx)
 }
 
-// Restore replaces the data of a server that is not running by a copy that Save made.
+// Restore replaces the data of the server by a copy of Save. The server must not be running.
 func (m *Member) Restore(dir string) error {
 	if err := m.Wipe(); err != nil {
 		return err

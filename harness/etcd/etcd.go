@@ -1,7 +1,7 @@
-// Package etcd runs the control plane's store: the real server, embedded, re-executed as a process on a
-// machine of its own, so that kill -9, SIGSTOP and a cut cable do to it what they do in life.
+// Package etcd runs etcd members: the real server, embedded in this binary, each as a process on a machine
+// of its own. So kill -9, SIGSTOP and a cut cable have their real effect.
 //
-// Its data is on the machine's disk (/var/lib/etcd), which is a tmpfs, and is not fsynced.
+// A member's data is on its machine's disk (/var/lib/etcd), which is a tmpfs. It is not fsynced.
 package etcd
 
 import (
@@ -28,21 +28,21 @@ const (
 	ClientPort = 2379
 	peerPort   = 2380
 	dataDir    = "/var/lib/etcd"
-	// readyWithin bounds a member's start; on two busy cores it takes a tenth of it at most.
+	// readyWithin is how long a member may take to start. On two busy cores it took at most a tenth of this.
 	readyWithin = 20 * time.Second
 )
 
 // Options describe a member.
 type Options struct {
 	Machine *node.Machine
-	// Binary is an etcd server to run, 3.4 or newer; empty for the one that is built in.
+	// Binary is the path of an etcd server, 3.4 or newer. Empty means the embedded one.
 	Binary string
-	// V2 asks that server for the v2 API as well (--enable-v2), which 3.4 and 3.5 have.
+	// V2 switches on the v2 API of that server (--enable-v2). 3.4 and 3.5 have it.
 	V2 bool
 	// LogLevel is the server's: debug, info, warn (default), error.
 	LogLevel string
-	// Authority, if set, has the member speak TLS to its clients and ask them for a certificate of that
-	// authority. The member's own is expected on its machine (Authority.Equip).
+	// Authority, if set, switches on TLS for clients, who need a certificate of this authority. The member's
+	// own certificate must be on its machine (Authority.Equip).
 	Authority *Authority
 }
 
@@ -78,7 +78,8 @@ func (m *Member) Endpoint() string {
 // Secure reports whether the member speaks TLS to its clients.
 func (m *Member) Secure() bool { return m.opts.Authority != nil }
 
-// Authority returns who signs the certificates of the member and its clients; nil without TLS.
+// Authority returns the authority that signs the certificates of the member and its clients; nil without
+// TLS.
 func (m *Member) Authority() *Authority { return m.opts.Authority }
 
 func (m *Member) peerURL() string { return "http://" + m.host(peerPort) }
@@ -88,9 +89,9 @@ func (m *Member) host(port int) string {
 	return net.JoinHostPort(m.opts.Machine.Addr().String(), fmt.Sprint(port))
 }
 
-// Start runs the server on the data it left, if any, and returns when it answers a linearizable read. A
-// server that ends before that is an error with its last lines. One that runs already is left as it is: a
-// second could not have its port, and the first would answer for it.
+// Start starts the server with the data that it has, if any, and returns when it answers a linearizable
+// read. If the server ends before that, the error has its last lines. Start does nothing for a server that
+// runs already: a second one could not have its port, and the first would answer for it.
 func (m *Member) Start(ctx context.Context) error {
 	m.starting.Lock()
 	defer m.starting.Unlock()
@@ -111,7 +112,7 @@ func (m *Member) Start(ctx context.Context) error {
 	return m.waitReady(ctx, process)
 }
 
-// command is how the server is started: the built-in one, or another's with the same settings.
+// command is how the server is started: the embedded one, or Options.Binary with the same settings.
 func (m *Member) command() (node.Command, error) {
 	name := m.opts.Machine.Name()
 	var cluster []string
@@ -134,7 +135,7 @@ func (m *Member) command() (node.Command, error) {
 		return node.Command{}, fmt.Errorf("configure etcd: %w", err)
 	}
 	self := sandbox.PartCommand(part, string(config))
-	// One processor is enough for a few agents, and saves half of what the scheduler spends on waking threads.
+	// One processor is enough for a few agents. It halves what the scheduler spends on waking threads.
 	env := append(os.Environ(), "GOMAXPROCS=1")
 	return node.Command{Name: "etcd", Path: self.Path, Argv0: part, Args: self.Args[1:], Env: env}, nil
 }
@@ -164,8 +165,8 @@ func (m *Member) waitReady(ctx context.Context, process *node.Process) error {
 	}
 }
 
-// Client returns a client of all members of the cluster whose connections are made on the members' own
-// machines, so that the harness reaches etcd whatever it has cut. The caller closes it.
+// Client returns a client of all members of the cluster. It connects from the members' own machines, so the
+// harness reaches etcd whatever faults are injected. The caller closes it.
 func (m *Member) Client(ctx context.Context) (*clientv3.Client, error) {
 	return m.client(ctx, m.Members())
 }
@@ -212,13 +213,13 @@ func (m *Member) Process() *node.Process {
 	return m.process
 }
 
-// Running reports whether the server's process is there, paused or not.
+// Running reports whether the server's process exists. A paused one does.
 func (m *Member) Running() bool {
 	p := m.Process()
 	return p != nil && p.Running()
 }
 
-// Stop ends the server as an operator would (SIGTERM) and waits until it is gone.
+// Stop sends SIGTERM, as an operator would, and waits until the server has ended.
 func (m *Member) Stop(ctx context.Context) error {
 	if p := m.Process(); p != nil {
 		return p.Terminate(ctx, 10*time.Second)
@@ -234,8 +235,8 @@ func (m *Member) Kill(ctx context.Context) error {
 	return nil
 }
 
-// Pause stops the server as it is (SIGSTOP) and returns when it has stopped: its connections stay open and
-// nothing answers. Resume lets it go on. A server that is not running is not an error.
+// Pause sends SIGSTOP and returns when every thread of the server has stopped. Its connections stay open and
+// nothing answers, until Resume. A server that is not running is not an error.
 func (m *Member) Pause() error {
 	p := m.Process()
 	if p == nil {
@@ -255,7 +256,7 @@ func (m *Member) Resume() error {
 	return nil
 }
 
-// Defragment gives the space of discarded revisions back to the disk. The server does not answer meanwhile.
+// Defragment frees the disk space of compacted revisions. The server does not answer meanwhile.
 func (m *Member) Defragment(ctx context.Context) error {
 	client, err := m.client(ctx, []*Member{m})
 	if err != nil {

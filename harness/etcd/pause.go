@@ -11,11 +11,11 @@ import (
 	"github.com/nemesh/nemesh/harness/wait"
 )
 
-// stoppedWithin bounds how long a process may take to stop; the slowest seen took 21 ms.
+// stoppedWithin is how long a process may take to stop. The slowest one seen took 21 ms.
 const stoppedWithin = 5 * time.Second
 
-// waitStopped waits until a process that was sent SIGSTOP has stopped. A thread on another processor goes on
-// for a while and may answer what is asked meanwhile: so it was after one pause in three.
+// waitStopped waits until a process has stopped after SIGSTOP. A thread on another processor runs on for a
+// while and may still answer requests. That was so after one pause in three.
 func waitStopped(p *node.Process) error {
 	err := wait.Within(context.Background(), stoppedWithin, time.Millisecond, func(context.Context) error {
 		stopped, err := p.Stopped()

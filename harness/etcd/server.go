@@ -17,14 +17,14 @@ import (
 
 const part = "nemesh-etcd"
 
-// walSegment is how much etcd allocates for its log at once, in bytes, and once more in advance. Its
-// default, 64 MB (server/storage/wal, SegmentSizeBytes), is memory here, which the kernel clears at every
-// start.
+// walSegment is the size of a segment of etcd's log, in bytes. etcd allocates one segment, and one more in
+// advance. With the default, 64 MB (server/storage/wal, SegmentSizeBytes), the kernel would have to clear
+// that much memory at every start, since the disk is a tmpfs.
 const walSegment = 1 << 20
 
 func init() { sandbox.RegisterPart(part, serverMain) }
 
-// serverConfig is what the harness tells the process that it starts as a member.
+// serverConfig is the configuration that the harness passes to a member's process.
 type serverConfig struct {
 	Name, Dir          string
 	ClientURL, PeerURL string
@@ -32,7 +32,7 @@ type serverConfig struct {
 	LogLevel           string
 }
 
-// serverMain is a process with one etcd server in it.
+// serverMain runs one etcd server. It is the main function of a member's process.
 func serverMain() int {
 	if err := serve(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "etcd:", err)
@@ -67,8 +67,9 @@ func serve(raw string) error {
 	}
 }
 
-// flags are the settings of embedded for an etcd of its own. The heartbeat and the election are those that
-// etcd 3.4 takes at least; there is no flag against fsync in all versions, and on a tmpfs it costs little.
+// flags are the settings of embedded as command-line flags, for Options.Binary. Heartbeat and election
+// time-out are the least that etcd 3.4 takes. fsync stays on, since not every version has a flag for it; on
+// a tmpfs it costs little.
 func (c serverConfig) flags() []string {
 	flags := []string{
 		"--name=" + c.Name, "--data-dir=" + c.Dir, "--initial-cluster=" + c.Cluster,
@@ -84,8 +85,8 @@ func (c serverConfig) flags() []string {
 	return flags
 }
 
-// tickMs is the heartbeat, in milliseconds. Several members on few processors miss each other's for a tenth
-// of a second.
+// tickMs is the heartbeat interval, in milliseconds. It is longer with several members: on few processors
+// their heartbeats can be late by a tenth of a second.
 func (c serverConfig) tickMs() uint {
 	if strings.Contains(c.Cluster, ",") {
 		return 50
@@ -93,8 +94,8 @@ func (c serverConfig) tickMs() uint {
 	return 20
 }
 
-// electionMs is after how long without a heartbeat a member calls an election, in milliseconds: for a lone
-// one the least that etcd takes, five ticks, so that it wakes up seldom and yet elects itself soon.
+// electionMs is the election time-out, in milliseconds. A single member has the least that etcd takes, five
+// ticks: then it elects itself soon and wakes up seldom.
 func (c serverConfig) electionMs() uint {
 	if strings.Contains(c.Cluster, ",") {
 		return 10 * c.tickMs()
@@ -102,13 +103,12 @@ func (c serverConfig) electionMs() uint {
 	return 5 * c.tickMs()
 }
 
-// secure reports whether clients are to speak TLS.
+// secure reports whether clients use TLS.
 func (c serverConfig) secure() bool { return strings.HasPrefix(c.ClientURL, "https:") }
 
-// embedded turns the configuration into the server's: on a tmpfs, without fsync, with ticks five times as
-// fast as the default so that a lone member elects itself in a tenth of a second. The shortest lease etcd
-// grants is one and a half election time-outs, rounded up (server/lease/lessor.go, minLeaseTTL), which
-// keeps 1 s leases.
+// embedded is the configuration of the embedded server: without fsync, and with ticks five times as fast as
+// the default, so that a single member elects itself in a tenth of a second. Leases of 1 s are possible: the
+// shortest TTL is one and a half election time-outs, rounded up (server/lease/lessor.go, minLeaseTTL).
 func (c serverConfig) embedded() (*embed.Config, error) {
 	client, err := url.Parse(c.ClientURL)
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// KeyV2 is a key of etcd's v2 API, which is a store of its own beside that of v3.
+// KeyV2 is a key of etcd's v2 API. The v2 API has its own store, apart from that of v3.
 type KeyV2 struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
-	// TTL is what is left of it, in seconds; 0 if it does not expire.
+	// TTL is the remaining time to live, in seconds; 0 if the key does not expire.
 	TTL int64 `json:"ttl"`
 }
 
-// v2Within bounds a request to the v2 API.
+// v2Within is how long a request to the v2 API may take.
 const v2Within = 5 * time.Second
 
-// PutV2 sets a key of the v2 API, which expires after a time to live in whole seconds; 0 for never.
+// PutV2 sets a key of the v2 API. It expires after ttl, in whole seconds; 0 means never.
 func (m *Member) PutV2(ctx context.Context, key, value string, ttl time.Duration) error {
 	form := url.Values{"value": {value}}
 	if ttl > 0 {
@@ -33,13 +33,13 @@ func (m *Member) PutV2(ctx context.Context, key, value string, ttl time.Duration
 	return err
 }
 
-// DeleteV2 deletes a key of the v2 API; one that is not there is not an error.
+// DeleteV2 deletes a key of the v2 API. A key that does not exist is not an error.
 func (m *Member) DeleteV2(ctx context.Context, key string) error {
 	_, err := m.requestV2(ctx, http.MethodDelete, key, nil)
 	return err
 }
 
-// ListV2 lists the keys in a folder of the v2 API; none if it is not there.
+// ListV2 lists the keys in a folder of the v2 API. It returns none if the folder does not exist.
 func (m *Member) ListV2(ctx context.Context, folder string) ([]KeyV2, error) {
 	raw, err := m.requestV2(ctx, http.MethodGet, folder, nil)
 	if err != nil || raw == nil {
@@ -54,7 +54,8 @@ func (m *Member) ListV2(ctx context.Context, folder string) ([]KeyV2, error) {
 	return answer.Node.Nodes, nil
 }
 
-// requestV2 asks from the member's own machine, as Client does. It returns nil for a key that is not there.
+// requestV2 sends a request from the member's own machine, as Client does. It returns nil for a key that
+// does not exist.
 func (m *Member) requestV2(ctx context.Context, method, key string, form url.Values) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, v2Within)
 	defer cancel()

@@ -28,15 +28,20 @@ type AgentCrashLoop struct {
 // Name implements Fault.
 func (f AgentCrashLoop) Name() string { return "agent on " + f.Node + " in a crash loop" }
 
+// Identity implements Fault.
+func (f AgentCrashLoop) Identity() Identity {
+	return at("agent-crash-loop", f.Node).with("every", f.Every)
+}
+
 // Inject implements Fault. The proof is that two agents have been killed.
-func (f AgentCrashLoop) Inject(ctx context.Context, w World) error {
+func (f AgentCrashLoop) Inject(ctx context.Context, w *Injection) error {
 	if _, err := runningAgent(w, f.Node); err != nil {
 		return err
 	}
 	looping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var loop sync.WaitGroup
 	killed := make(chan struct{}, 2)
-	w.OnHeal(f.Name(), func(ctx context.Context) error {
+	w.OnHeal(func(ctx context.Context) error {
 		stop()
 		loop.Wait()
 		return w.StartAgent(ctx, f.Node)
@@ -81,8 +86,11 @@ type AgentReplaced struct{ Node, Path string }
 // Name implements Fault.
 func (f AgentReplaced) Name() string { return "agent on " + f.Node + " replaced by another binary" }
 
+// Identity implements Fault.
+func (f AgentReplaced) Identity() Identity { return at("agent-replaced", f.Node).with("path", f.Path) }
+
 // Inject implements Fault. The proof is the program that the new process runs (/proc/PID/exe).
-func (f AgentReplaced) Inject(ctx context.Context, w World) error {
+func (f AgentReplaced) Inject(ctx context.Context, w *Injection) error {
 	old, err := w.Agent(f.Node)
 	if err != nil {
 		return err
@@ -95,7 +103,7 @@ func (f AgentReplaced) Inject(ctx context.Context, w World) error {
 	if path == "" {
 		path = "/var/lib/another-agent"
 	}
-	w.OnHeal(f.Name(), func(ctx context.Context) error {
+	w.OnHeal(func(ctx context.Context) error {
 		if agent, err := w.Agent(f.Node); err == nil && agent.Running() && agent.Command().Path == path {
 			if err := agent.Terminate(ctx, 5*time.Second); err != nil {
 				return err
@@ -147,13 +155,18 @@ func (f AgentFlags) Name() string {
 	return "agent on " + f.Node + " started with " + strings.Join(f.Args, " ")
 }
 
+// Identity implements Fault.
+func (f AgentFlags) Identity() Identity {
+	return at("agent-flags", f.Node).with("flags", strings.Join(f.Args, " "))
+}
+
 // Inject implements Fault. The proof is the new process's command line.
-func (f AgentFlags) Inject(ctx context.Context, w World) error {
+func (f AgentFlags) Inject(ctx context.Context, w *Injection) error {
 	old, err := w.Agent(f.Node)
 	if err != nil {
 		return err
 	}
-	w.OnHeal(f.Name(), func(ctx context.Context) error {
+	w.OnHeal(func(ctx context.Context) error {
 		if agent, err := w.Agent(f.Node); err == nil && agent.Running() && f.in(agent) {
 			if err := agent.Terminate(ctx, 5*time.Second); err != nil {
 				return err
@@ -198,6 +211,9 @@ const starvedOf, starvedRuns = 100 * time.Millisecond, 5 * time.Millisecond
 // Name implements Fault.
 func (f AgentStarved) Name() string { return "agent on " + f.Node + " starved of processor time" }
 
+// Identity implements Fault.
+func (f AgentStarved) Identity() Identity { return at("agent-starved", f.Node) }
+
 // Mechanism implements Mechanical.
 func (f AgentStarved) Mechanism() string {
 	return fmt.Sprintf("SIGSTOP for %s of every %s", starvedOf-starvedRuns, starvedOf)
@@ -205,7 +221,7 @@ func (f AgentStarved) Mechanism() string {
 
 // Inject implements Fault. The proof is that the agent has been seen stopped, and running again, several
 // times.
-func (f AgentStarved) Inject(ctx context.Context, w World) error {
+func (f AgentStarved) Inject(ctx context.Context, w *Injection) error {
 	agent, err := runningAgent(w, f.Node)
 	if err != nil {
 		return err
@@ -213,7 +229,7 @@ func (f AgentStarved) Inject(ctx context.Context, w World) error {
 	starving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var loop sync.WaitGroup
 	turns := make(chan struct{}, 3)
-	w.OnHeal(f.Name(), func(context.Context) error {
+	w.OnHeal(func(context.Context) error {
 		stop()
 		loop.Wait()
 		return nil
@@ -257,8 +273,11 @@ type AgentOutOfFiles struct{ Node string }
 // Name implements Fault.
 func (f AgentOutOfFiles) Name() string { return "agent on " + f.Node + " out of file descriptors" }
 
+// Identity implements Fault.
+func (f AgentOutOfFiles) Identity() Identity { return at("agent-out-of-files", f.Node) }
+
 // Inject implements Fault. The proof is the limit, as the kernel reports it of the process.
-func (f AgentOutOfFiles) Inject(_ context.Context, w World) error {
+func (f AgentOutOfFiles) Inject(_ context.Context, w *Injection) error {
 	agent, err := runningAgent(w, f.Node)
 	if err != nil {
 		return err
@@ -267,7 +286,7 @@ func (f AgentOutOfFiles) Inject(_ context.Context, w World) error {
 	if err := unix.Prlimit(agent.Pid(), unix.RLIMIT_NOFILE, nil, &before); err != nil {
 		return fmt.Errorf("read the limits of the agent on %s: %w", f.Node, err)
 	}
-	w.OnHeal(f.Name(), func(context.Context) error {
+	w.OnHeal(func(context.Context) error {
 		if !agent.Running() {
 			return nil // the next one has limits of its own
 		}

@@ -22,14 +22,17 @@ type UplinkDown struct{ Node string }
 // Name implements Fault.
 func (f UplinkDown) Name() string { return "uplink of " + f.Node + " down" }
 
+// Identity implements Fault.
+func (f UplinkDown) Identity() Identity { return at("uplink-down", f.Node) }
+
 // Inject implements Fault. The proof is that the node's uplink has no carrier.
-func (f UplinkDown) Inject(ctx context.Context, w World) error {
+func (f UplinkDown) Inject(ctx context.Context, w *Injection) error {
 	machine, err := w.Machine(f.Node)
 	if err != nil {
 		return err
 	}
-	w.OnHeal(f.Name(), func(context.Context) error { return w.Switch().PlugCable(f.Node, f.Name()) })
-	if err := w.Switch().PullCable(f.Node, f.Name()); err != nil {
+	w.OnHeal(func(context.Context) error { return w.Switch().PlugCable(f.Node, w.Holder()) })
+	if err := w.Switch().PullCable(f.Node, w.Holder()); err != nil {
 		return err
 	}
 	return prove(
@@ -53,8 +56,11 @@ type UplinkReplaced struct{ Node string }
 // Name implements Fault.
 func (f UplinkReplaced) Name() string { return "uplink of " + f.Node + " replaced" }
 
+// Identity implements Fault.
+func (f UplinkReplaced) Identity() Identity { return at("uplink-replaced", f.Node) }
+
 // Inject implements Fault. The proof is another index and another MAC.
-func (f UplinkReplaced) Inject(_ context.Context, w World) error {
+func (f UplinkReplaced) Inject(_ context.Context, w *Injection) error {
 	machine, err := w.Machine(f.Node)
 	if err != nil {
 		return err
@@ -91,14 +97,19 @@ type UplinkReaddressed struct {
 // Name implements Fault.
 func (f UplinkReaddressed) Name() string { return "uplink of " + f.Node + " has another address" }
 
+// Identity implements Fault.
+func (f UplinkReaddressed) Identity() Identity {
+	return at("uplink-readdressed", f.Node).with("address", f.Addr)
+}
+
 // Inject implements Fault. The proof is that the kernel took both changes.
-func (f UplinkReaddressed) Inject(_ context.Context, w World) error {
+func (f UplinkReaddressed) Inject(_ context.Context, w *Injection) error {
 	machine, err := w.Machine(f.Node)
 	if err != nil {
 		return err
 	}
 	old := netip.PrefixFrom(machine.Addr(), f.Addr.Bits())
-	w.OnHeal(f.Name(), func(context.Context) error { return readdress(machine, f.Addr, old) })
+	w.OnHeal(func(context.Context) error { return readdress(machine, f.Addr, old) })
 	if !machine.On() {
 		return fmt.Errorf("%w: %s is switched off", ErrNotProven, f.Node)
 	}
@@ -145,62 +156,90 @@ func readdress(m *node.Machine, from, to netip.Prefix) error {
 // BadCable does to every frame from and to a node what the impairment says, until it is healed. The
 // constructors beside it make the usual kinds.
 type BadCable struct {
+	// ID is its row's, or one of its own; Custom if it is not set.
+	ID   string
 	Node string
 	What string
 	underlay.Impairment
+	// Params are those of its identity.
+	Params map[string]string
 }
+
+// percent is a share as it is given to a fault and told in its name.
+func percent(share float64) string { return fmt.Sprintf("%g", 100*share) }
 
 // PacketLoss loses a share of the frames, 0 to 1.
 func PacketLoss(node string, share float64) BadCable {
-	return BadCable{node, fmt.Sprintf("%g %% of packets lost", 100*share), underlay.Impairment{Loss: share}}
+	return BadCable{
+		"packet-loss", node, percent(share) + " % of packets lost",
+		underlay.Impairment{Loss: share},
+		map[string]string{"share": percent(share)},
+	}
 }
 
 // PacketDelay holds every frame back, each way, by jitter more or less.
 func PacketDelay(node string, by, jitter time.Duration) BadCable {
 	return BadCable{
-		node,
-		fmt.Sprintf("packets delayed by %s", by),
+		"packet-delay", node, fmt.Sprintf("packets delayed by %s", by),
 		underlay.Impairment{Delay: by, Jitter: jitter},
+		map[string]string{"by": by.String(), "jitter": jitter.String()},
 	}
 }
 
 // PacketReorder holds frames back except for a share, which overtakes the others.
 func PacketReorder(node string, share float64, by time.Duration) BadCable {
-	return BadCable{node, fmt.Sprintf("%g %% of packets reordered", 100*share),
-		underlay.Impairment{Reorder: share, Delay: by}}
+	return BadCable{
+		"packet-reorder", node, percent(share) + " % of packets reordered",
+		underlay.Impairment{Reorder: share, Delay: by},
+		map[string]string{"share": percent(share), "by": by.String()},
+	}
 }
 
 // PacketDuplicate has a share of the frames arrive twice.
 func PacketDuplicate(node string, share float64) BadCable {
 	return BadCable{
-		node,
-		fmt.Sprintf("%g %% of packets duplicated", 100*share),
+		"packet-duplicate", node, percent(share) + " % of packets duplicated",
 		underlay.Impairment{Duplicate: share},
+		map[string]string{"share": percent(share)},
 	}
 }
 
 // PacketCorrupt flips a bit in a share of the frames.
 func PacketCorrupt(node string, share float64) BadCable {
 	return BadCable{
-		node,
-		fmt.Sprintf("%g %% of packets corrupted", 100*share),
+		"packet-corrupt", node, percent(share) + " % of packets corrupted",
 		underlay.Impairment{Corrupt: share},
+		map[string]string{"share": percent(share)},
 	}
 }
 
 // RateLimit lets so many bits a second pass, each way.
 func RateLimit(node string, bits int64) BadCable {
-	return BadCable{node, fmt.Sprintf("rate limited to %d kbit/s", bits/1000), underlay.Impairment{Rate: bits}}
+	return BadCable{
+		"rate-limit", node, fmt.Sprintf("rate limited to %d kbit/s", bits/1000),
+		underlay.Impairment{Rate: bits},
+		map[string]string{"bits": fmt.Sprint(bits)},
+	}
 }
 
 // Name implements Fault.
 func (f BadCable) Name() string { return f.What + " at " + f.Node }
 
+// Identity implements Fault.
+func (f BadCable) Identity() Identity {
+	i := at(f.ID, f.Node)
+	i.Component, i.Params = ComponentNode, f.Params
+	if _, ok := Find(f.ID); !ok {
+		i = i.with("what", f.What)
+	}
+	return i
+}
+
 // Mechanism implements Mechanical.
 func (f BadCable) Mechanism() string { return underlay.Mechanism(f.Impairment) }
 
 // Inject implements Fault. The proof is that each effect has been counted on frames that are sent for it.
-func (f BadCable) Inject(ctx context.Context, w World) error {
+func (f BadCable) Inject(ctx context.Context, w *Injection) error {
 	machine, err := w.Machine(f.Node)
 	if err != nil {
 		return err
@@ -215,8 +254,8 @@ func (f BadCable) Inject(ctx context.Context, w World) error {
 	if err != nil {
 		return err
 	}
-	w.OnHeal(f.Name(), func(context.Context) error { return w.Switch().Repair(f.Node, f.Name()) })
-	if err := w.Switch().Impair(f.Node, f.Name(), f.Impairment); err != nil {
+	w.OnHeal(func(context.Context) error { return w.Switch().Repair(f.Node, w.Holder()) })
+	if err := w.Switch().Impair(f.Node, w.Holder(), f.Impairment); err != nil {
 		return err
 	}
 	return prove(ctx, proofWithin, "frames of "+f.Node+" show it", func(ctx context.Context) (bool, error) {
@@ -232,9 +271,12 @@ func (f BadCable) Inject(ctx context.Context, w World) error {
 			wanted      bool
 			before, now uint64
 		}{
-			{i.Loss > 0, before.Lost, now.Lost}, {i.Delay > 0, before.Delayed, now.Delayed},
-			{i.Reorder > 0, before.Reordered, now.Reordered}, {i.Duplicate > 0, before.Duplicated, now.Duplicated},
-			{i.Corrupt > 0, before.Corrupted, now.Corrupted}, {i.Rate > 0, before.Limited, now.Limited},
+			{i.Loss > 0, before.Lost, now.Lost},
+			{i.Delay > 0, before.Delayed, now.Delayed},
+			{i.Reorder > 0, before.Reordered, now.Reordered},
+			{i.Duplicate > 0, before.Duplicated, now.Duplicated},
+			{i.Corrupt > 0, before.Corrupted, now.Corrupted},
+			{i.Rate > 0, before.Limited, now.Limited},
 		} {
 			if p.wanted && p.now <= p.before {
 				return false, fmt.Errorf("effects so far: %+v", now)

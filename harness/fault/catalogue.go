@@ -1,317 +1,233 @@
 package fault
 
 import (
-	"context"
-	"fmt"
-	"maps"
 	"net/netip"
-	"slices"
-	"strconv"
 	"strings"
-	"time"
 )
 
-// Entry is one kind of fault in the catalogue.
-type Entry struct {
-	// ID is its stable name, such as "uplink-down". About says in one line what it does.
-	ID, About string
-	// Args lists what can be given besides the node, with the values that hold otherwise.
-	Args map[string]string
-	// Lasting says that the world is not as before when it is healed: a subnet has moved, for one.
-	Lasting bool
+// The promises that several faults share.
+const (
+	idle      = "no packet lost; new pods work; agents wait"
+	nothing   = "no packet lost; nothing in the kernel changes"
+	relisted  = "no packet lost; agents list and register again"
+	repaired  = "repaired within a second"
+	kept      = "reported and counted; no packet lost"
+	cutOff    = "lost while it lasts, and only there; back at once when healed"
+	degraded  = "loses what the cable loses; nothing is torn down"
+	sameLease = "no packet lost; the same subnet again"
+)
 
-	make func(p place) (Fault, error)
-}
-
-// New makes the fault in a world, on a node where it is of one. Args that the entry does not have are an
-// error.
-func (e Entry) New(w World, node string, args map[string]string) (Fault, error) {
-	if _, err := w.Machine(node); err != nil {
-		return nil, fmt.Errorf("%s: %w", e.ID, err)
+// of gives rows their component.
+func of(c Component, rows ...Entry) []Entry {
+	for i := range rows {
+		rows[i].Component = c
 	}
-	all := maps.Clone(e.Args)
-	if all == nil {
-		all = map[string]string{}
+	return rows
+}
+
+// fixed is the row of a fault without a node.
+func fixed(id, about, promise string, f Fault) Entry {
+	return Entry{ID: id, About: about, Promise: promise, Make: func(Place) (Fault, error) { return f, nil }}
+}
+
+// onNode is the row of a fault that is told by its node alone.
+func onNode(id, about, promise string, f func(node string) Fault) Entry {
+	return Entry{
+		ID: id, About: about, Promise: promise,
+		Make: func(p Place) (Fault, error) { return f(p.Node), nil },
 	}
-	for name, value := range args {
-		if _, known := e.Args[name]; !known {
-			return nil, fmt.Errorf("%s has no argument %q: it has %s", e.ID, name,
-				strings.Join(append(slices.Sorted(maps.Keys(e.Args)), "no other"), ", "))
-		}
-		all[name] = value
+}
+
+// inWorld is the row of a fault that depends on what there is in the world.
+func inWorld(id, about, promise string, f func(w World, node string) Fault) Entry {
+	return Entry{
+		ID: id, About: about, Promise: promise,
+		Make: func(p Place) (Fault, error) { return f(p.World, p.Node), nil },
 	}
-	f, err := e.make(place{w, node, all})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", e.ID, err)
-	}
-	return f, nil
-}
-
-// place is where a fault is made and with what.
-type place struct {
-	w    World
-	node string
-	args map[string]string
-}
-
-// share reads a percentage as a share.
-func (p place) share(name string) (float64, error) {
-	n, err := strconv.ParseFloat(strings.TrimSuffix(p.args[name], "%"), 64)
-	if err == nil && (n <= 0 || n > 100) {
-		err = fmt.Errorf("%g is not over 0 and up to 100", n)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%s is a percentage: %w", name, err)
-	}
-	return n / 100, nil
-}
-
-func (p place) duration(name string) (time.Duration, error) {
-	d, err := time.ParseDuration(p.args[name])
-	if err != nil {
-		return 0, fmt.Errorf("%s is a time, such as 50ms: %w", name, err)
-	}
-	return d, nil
-}
-
-func (p place) number(name string) (int, error) {
-	n, err := strconv.Atoi(p.args[name])
-	if err != nil {
-		return 0, fmt.Errorf("%s is a number: %w", name, err)
-	}
-	return n, nil
-}
-
-// other is a node that is not the one of the fault.
-func (p place) other() string {
-	for _, n := range p.w.Nodes() {
-		if n != p.node {
-			return n
-		}
-	}
-	return p.node
-}
-
-// Catalogue lists every kind of fault, by what it breaks. A new kind is a struct and a line here.
-func Catalogue() []Entry {
-	return slices.Concat(ofEtcd(), ofKeys(), ofAgents(), ofNodes(), ofKernels(), ofDisks(), ofPods())
-}
-
-func fixed(id, about string, f Fault) Entry {
-	return Entry{ID: id, About: about, make: func(place) (Fault, error) { return f, nil }}
-}
-
-func onNode(id, about string, of func(node string) Fault) Entry {
-	return Entry{ID: id, About: about, make: func(p place) (Fault, error) { return of(p.node), nil }}
-}
-
-func inWorld(id, about string, of func(w World, node string) Fault) Entry {
-	return Entry{ID: id, About: about, make: func(p place) (Fault, error) { return of(p.w, p.node), nil }}
 }
 
 func ofEtcd() []Entry {
-	return []Entry{
-		fixed("etcd-stop", "every member of etcd ends as an operator would end it", EtcdStop{}),
-		fixed("etcd-kill", "every member of etcd is killed", EtcdKill{}),
-		fixed("etcd-pause", "etcd stops as it is: connections stay open and nothing answers", EtcdPause{}),
-		fixed("etcd-wipe", "etcd comes back empty but for the network configuration", EtcdWipe{}),
-		fixed(
-			"etcd-restore",
-			"etcd comes back from an older snapshot, its revision going backwards",
-			EtcdRestored{},
-		),
-		fixed("etcd-compact", "etcd's history is discarded, so that watches must list anew", EtcdCompacted{}),
-		fixed(
-			"etcd-defragment",
-			"etcd gives space back to the disk and does not answer meanwhile",
-			EtcdDefragmented{},
-		),
-		fixed("etcd-leader-change", "etcd's leader hands over to another member", EtcdLeaderMoved{}),
-		fixed("etcd-member-loss", "etcd's leader is killed, and the others go on", EtcdMemberLost{}),
-		fixed("etcd-quorum-loss", "all members of etcd but one are killed", EtcdQuorumLost{}),
-		fixed("etcd-no-space", "etcd answers reads and refuses writes by alarm NOSPACE", EtcdNoSpace{}),
+	return of(ComponentEtcd, append([]Entry{
+		fixed("etcd-stop", "every member of etcd ends as an operator would end it", idle, EtcdStop{}),
+		fixed("etcd-kill", "every member of etcd is killed", idle, EtcdKill{}),
+		fixed("etcd-pause", "etcd stops as it is: connections stay open and nothing answers", idle, EtcdPause{}),
+		fixed("etcd-wipe", "etcd comes back empty but for the network configuration", relisted, EtcdWipe{}),
+		fixed("etcd-restore", "etcd comes back from an older snapshot, its revision going backwards", relisted,
+			EtcdRestored{}),
+		fixed("etcd-compact", "etcd's history is discarded, so that watches must list anew", relisted,
+			EtcdCompacted{}),
+		fixed("etcd-defragment", "etcd gives space back to the disk and does not answer meanwhile", idle,
+			EtcdDefragmented{}),
+		fixed("etcd-leader-change", "etcd's leader hands over to another member", idle, EtcdLeaderMoved{}),
+		fixed("etcd-member-loss", "etcd's leader is killed, and the others go on", idle, EtcdMemberLost{}),
+		fixed("etcd-quorum-loss", "all members of etcd but one are killed", idle, EtcdQuorumLost{}),
+		fixed("etcd-no-space", "etcd answers reads and refuses writes by alarm NOSPACE", idle, EtcdNoSpace{}),
 		{
-			ID:    "etcd-slow",
-			About: "requests to etcd and its answers are delayed",
-			Args:  map[string]string{"by": "150ms"},
-			make: func(p place) (Fault, error) {
-				by, err := p.duration("by")
+			ID: "etcd-slow", About: "requests to etcd and its answers are delayed", Promise: idle,
+			Params: map[string]string{"by": "150ms"},
+			Make: func(p Place) (Fault, error) {
+				by, err := p.Duration("by")
 				return EtcdSlow{by}, err
 			},
 		},
-		fixed("etcd-cert-expired", "etcd presents a certificate that has expired", EtcdCertExpired{}),
-		fixed(
-			"etcd-cert-replaced",
-			"etcd presents a certificate of an authority nobody trusts",
-			EtcdCertReplaced{},
-		),
-		onNode("client-cert-expired", "the certificate of a node's agent has expired",
+		fixed("etcd-cert-expired", "etcd presents a certificate that has expired", idle, EtcdCertExpired{}),
+		fixed("etcd-cert-replaced", "etcd presents a certificate of an authority nobody trusts", idle,
+			EtcdCertReplaced{}),
+		onNode("client-cert-expired", "the certificate of a node's agent has expired", idle,
 			func(n string) Fault { return ClientCertExpired{n} }),
-		fixed("etcd-permission-removed", "agents may neither read nor write", EtcdPermissionRemoved{}),
-		fixed("etcd-write-removed", "agents may read and not write", EtcdPermissionRemoved{KeepRead: true}),
-	}
+		fixed("etcd-permission-removed", "agents may neither read nor write", idle, EtcdPermissionRemoved{}),
+		fixed("etcd-write-removed", "agents may read and not write", idle,
+			EtcdPermissionRemoved{KeepRead: true}),
+	}, ofKeys()...)...)
 }
 
 func ofKeys() []Entry {
 	return []Entry{
-		{ID: "lease-expire", About: "an agent is paused until its lease has expired",
-			Args: map[string]string{"within": "1m"}, make: func(p place) (Fault, error) {
-				within, err := p.duration("within")
-				return Several{"lease of " + p.node + " expired under a paused agent",
-					[]Fault{AgentPause{p.node}, LeaseExpire{p.node, within}}}, err
-			}},
-		onNode("lease-revoke", "the etcd lease of a node's subnet is revoked",
+		{
+			ID: "lease-expire", About: "an agent is paused until its lease has expired", Promise: sameLease,
+			Params: map[string]string{"within": "1m"},
+			Make: func(p Place) (Fault, error) {
+				within, err := p.Duration("within")
+				return Several{
+					ID: "lease-expire", What: "lease of " + p.Node + " expired under a paused agent",
+					Nodes: []string{p.Node}, Params: p.Params,
+					Faults: []Fault{AgentPause{p.Node}, LeaseExpire{p.Node, within}},
+				}, err
+			},
+		},
+		onNode("lease-revoke", "the etcd lease of a node's subnet is revoked", sameLease,
 			func(n string) Fault { return LeaseRevoked{n} }),
-		onNode(
-			"lease-delete",
-			"the key of a node's lease is deleted",
-			func(n string) Fault { return LeaseDeleted{n} },
-		),
-		onNode("lease-overwrite", "nonsense without TTL is written over a node's lease",
+		onNode("lease-delete", "the key of a node's lease is deleted", sameLease,
+			func(n string) Fault { return LeaseDeleted{n} }),
+		onNode("lease-overwrite", "nonsense without TTL is written over a node's lease", sameLease,
 			func(n string) Fault { return LeaseOverwritten{n} }),
-		{ID: "subnet-taken", About: "a node's subnet is given to another while it is cut off", Lasting: true,
-			make: func(p place) (Fault, error) {
-				return Several{"subnet of " + p.node + " lost to " + p.other(), []Fault{
-					// The taker comes up as a node that never had a subnet of its own.
-					AgentStop{p.other()}, LeaseRevoked{p.other()}, StateLost{p.other()},
-					CutFromEtcd{p.node}, LeaseRevoked{p.node}, SubnetTaken{p.node, p.other()},
-				}}, nil
-			}},
-		{ID: "key-delete", About: "a key under the overlay's prefix is deleted",
-			Args: map[string]string{"key": "config"}, Lasting: true, make: func(p place) (Fault, error) {
-				return KeyDeleted{p.args["key"]}, nil
-			}},
-		{ID: "key-put", About: "nonsense is put under the overlay's prefix",
-			Args: map[string]string{"key": "subnets/nonsense", "value": "{"}, make: func(p place) (Fault, error) {
-				return KeysPut{"nonsense at " + p.args["key"], map[string]string{p.args["key"]: p.args["value"]}}, nil
-			}},
+		{
+			ID: "subnet-taken", About: "a node's subnet is given to another while it is cut off", Lasting: true,
+			Promise: "moves at once, loudly; new pods work; the new owner is not disturbed",
+			Make: func(p Place) (Fault, error) {
+				return Several{
+					ID: "subnet-taken", What: "subnet of " + p.Node + " lost to " + p.other(),
+					Nodes: []string{p.Node, p.other()},
+					Faults: []Fault{
+						// The taker comes up as a node that never had a subnet of its own.
+						AgentStop{p.other()},
+						LeaseRevoked{p.other()},
+						StateLost{p.other()},
+						CutFromEtcd{p.Node},
+						LeaseRevoked{p.Node},
+						SubnetTaken{p.Node, p.other()},
+					},
+				}, nil
+			},
+		},
+		{
+			ID: "key-delete", About: "a key under the overlay's prefix is deleted", Promise: idle, Lasting: true,
+			Params: map[string]string{"key": "config"},
+			Make:   func(p Place) (Fault, error) { return KeyDeleted{p.Params["key"]}, nil },
+		},
+		{
+			ID: "key-put", About: "nonsense is put under the overlay's prefix",
+			Promise: "reported, counted, ignored; no packet lost",
+			Params:  map[string]string{"key": "subnets/nonsense", "value": "{"},
+			Make: func(p Place) (Fault, error) {
+				key := p.Params["key"]
+				return KeysPut{"nonsense at " + key, map[string]string{key: p.Params["value"]}}, nil
+			},
+		},
+		{
+			ID: "config-change", About: "the network configuration is changed: another MTU, unless told to what",
+			Promise: "nothing changes until an agent restarts; then nothing of the old one is left",
+			Params:  map[string]string{"config": ""}, Lasting: true,
+			Make: func(p Place) (Fault, error) { return ConfigChanged{p.Params["config"]}, nil },
+		},
 	}
 }
 
 func ofAgents() []Entry {
-	return []Entry{
-		onNode("agent-kill", "an agent is killed", func(n string) Fault { return AgentKill{n} }),
-		onNode("agent-stop", "an agent ends by SIGTERM", func(n string) Fault { return AgentStop{n} }),
-		onNode("agent-pause", "an agent stops as it is", func(n string) Fault { return AgentPause{n} }),
-		onNode("agent-restart", "an agent ends by SIGTERM and another starts",
+	return of(
+		ComponentAgent,
+		onNode("agent-kill", "an agent is killed", nothing, func(n string) Fault { return AgentKill{n} }),
+		onNode("agent-stop", "an agent ends by SIGTERM", nothing, func(n string) Fault { return AgentStop{n} }),
+		onNode("agent-pause", "an agent stops as it is", nothing, func(n string) Fault { return AgentPause{n} }),
+		onNode("agent-restart", "an agent ends by SIGTERM and another starts", nothing,
 			func(n string) Fault { return AgentRestart{n} }),
-		{
-			ID:    "agent-crash-loop",
-			About: "an agent is killed again and again",
-			Args:  map[string]string{"every": "300ms"},
-			make: func(p place) (Fault, error) {
-				every, err := p.duration("every")
-				return AgentCrashLoop{p.node, every}, err
+		Entry{
+			ID: "agent-crash-loop", About: "an agent is killed again and again", Promise: nothing,
+			Params: map[string]string{"every": "300ms"},
+			Make: func(p Place) (Fault, error) {
+				every, err := p.Duration("every")
+				return AgentCrashLoop{p.Node, every}, err
 			},
 		},
-		{ID: "agent-replaced", About: "an agent is replaced by another binary, a copy unless told which",
-			Args: map[string]string{"path": ""}, make: func(p place) (Fault, error) {
-				return AgentReplaced{p.node, p.args["path"]}, nil
-			}},
-		{ID: "agent-flags", About: "an agent is started with other flags",
-			Args: map[string]string{"flags": "--log-level=debug"}, make: func(p place) (Fault, error) {
-				return AgentFlags{p.node, strings.Fields(p.args["flags"])}, nil
-			}},
-		onNode(
-			"agent-starved",
-			"an agent gets next to no processor time",
-			func(n string) Fault { return AgentStarved{n} },
-		),
-		onNode(
-			"agent-out-of-files",
-			"an agent can open nothing more",
-			func(n string) Fault { return AgentOutOfFiles{n} },
-		),
-	}
+		Entry{
+			ID: "agent-replaced", About: "an agent is replaced by another binary, a copy unless told which",
+			Promise: nothing, Params: map[string]string{"path": ""},
+			Make: func(p Place) (Fault, error) { return AgentReplaced{p.Node, p.Params["path"]}, nil },
+		},
+		Entry{
+			ID: "agent-flags", About: "an agent is started with other flags", Promise: nothing,
+			Params: map[string]string{"flags": "--log-level=debug"},
+			Make: func(p Place) (Fault, error) {
+				return AgentFlags{p.Node, strings.Fields(p.Params["flags"])}, nil
+			},
+		},
+		onNode("agent-starved", "an agent gets next to no processor time", nothing,
+			func(n string) Fault { return AgentStarved{n} }),
+		onNode("agent-out-of-files", "an agent can open nothing more", nothing,
+			func(n string) Fault { return AgentOutOfFiles{n} }),
+	)
 }
 
 func ofDisks() []Entry {
-	return []Entry{
-		onNode(
-			"run-full",
-			"there is no room where the subnet file is",
-			func(n string) Fault { return RunFull{n} },
-		),
-		onNode(
-			"state-read-only",
-			"an agent's state folder is read-only",
-			func(n string) Fault { return StateReadOnly{n} },
-		),
-		inWorld("subnet-file-truncated", "the subnet file is cut to nothing",
+	return of(
+		ComponentDisk,
+		onNode("run-full", "there is no room where the subnet file is", kept,
+			func(n string) Fault { return RunFull{n} }),
+		onNode("state-read-only", "an agent's state folder is read-only", kept,
+			func(n string) Fault { return StateReadOnly{n} }),
+		inWorld("subnet-file-truncated", "the subnet file is cut to nothing", "written again; new pods work",
 			func(w World, n string) Fault { return SubnetFileTruncated(w, n) }),
-		{ID: "file-delete", About: "a file on a node is deleted; the subnet file unless told which",
-			Args: map[string]string{"path": ""}, Lasting: true, make: func(p place) (Fault, error) {
-				path := p.args["path"]
+		Entry{
+			ID: "file-delete", About: "a file on a node is deleted; the subnet file unless told which",
+			Promise: "the subnet file is written again; new pods work",
+			Params:  map[string]string{"path": ""}, Lasting: true,
+			Make: func(p Place) (Fault, error) {
+				path := p.Params["path"]
 				if path == "" {
-					path = p.w.SubnetFile()
+					path = p.World.SubnetFile()
 				}
-				return FileDeleted{p.node, path}, nil
-			}},
-		inWorld("state-truncated", "an agent's state is cut to nothing",
+				return FileDeleted{p.Node, path}, nil
+			},
+		},
+		inWorld("state-truncated", "an agent's state is cut to nothing", kept,
 			func(w World, n string) Fault { return StateTruncated(w, n) }),
-		{ID: "state-lost", About: "all that an agent keeps is deleted while it runs", Lasting: true,
-			make: func(p place) (Fault, error) { return StateLost{p.node}, nil }},
+		Entry{
+			ID: "state-lost", About: "all that an agent keeps is deleted while it runs", Lasting: true,
+			Promise: "no packet lost; what the lease and subnet.env tell is taken over",
+			Make:    func(p Place) (Fault, error) { return StateLost{p.Node}, nil },
+		},
+	)
+}
+
+func ofCNI() []Entry {
+	return of(
+		ComponentCNI,
 		onNode("cni-cache-truncated", "what CNI keeps of each pod is cut to nothing",
-			func(n string) Fault { return CNICacheTruncated(n) }),
-	}
-}
-
-func ofPods() []Entry {
-	return []Entry{
-		onNode(
-			"pods-vanish",
-			"the pods of a node are gone without DEL",
-			func(n string) Fault { return PodsVanished{n} },
-		),
+			"DEL succeeds and leaves nothing", func(n string) Fault { return CNICacheTruncated(n) }),
+		onNode("pods-vanish", "the pods of a node are gone without DEL",
+			"GC frees what they held; new pods work", func(n string) Fault { return PodsVanished{n} }),
 		onNode("del-without-delegate", "DEL of a pod while the delegate is missing",
-			func(n string) Fault { return DelWithoutDelegate{n} }),
-		{ID: "add-storm", About: "many pods at once on a node", Args: map[string]string{"pods": "8"},
-			make: func(p place) (Fault, error) {
-				n, err := p.number("pods")
-				return AddStorm{p.node, n}, err
-			}},
-	}
+			"fails, keeps what the next DEL needs", func(n string) Fault { return DelWithoutDelegate{n} }),
+		Entry{
+			ID: "add-storm", About: "many pods at once on a node", Promise: "every pod works, no address twice",
+			Params: map[string]string{"pods": "8"},
+			Make: func(p Place) (Fault, error) {
+				n, err := p.Number("pods")
+				return AddStorm{p.Node, n}, err
+			},
+		},
+	)
 }
-
-// Several is faults one after another under one name, the later ones needing those before.
-type Several struct {
-	What   string
-	Faults []Fault
-}
-
-// Name implements Fault.
-func (f Several) Name() string { return f.What }
-
-// Available implements Limited: each of them must be.
-func (f Several) Available(w World) error {
-	for _, g := range f.Faults {
-		if l, ok := g.(Limited); ok {
-			if err := l.Available(w); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// Inject implements Fault. Each is proved before the next; their heals go by the name of the whole.
-func (f Several) Inject(ctx context.Context, w World) error {
-	for _, g := range f.Faults {
-		if err := g.Inject(ctx, renamed{w, f.What}); err != nil {
-			return fmt.Errorf("%s: %w", g.Name(), err)
-		}
-	}
-	return nil
-}
-
-// renamed registers heals under another name.
-type renamed struct {
-	World
-	name string
-}
-
-// OnHeal implements World.
-func (r renamed) OnHeal(_ string, heal func(context.Context) error) { r.World.OnHeal(r.name, heal) }
 
 // unused is an address of the underlay that no machine has.
 func unused(w World) netip.Prefix {

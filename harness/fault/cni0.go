@@ -18,8 +18,11 @@ type BridgeReaddressed struct{ Node string }
 // Name implements Fault.
 func (f BridgeReaddressed) Name() string { return "cni0 of " + f.Node + " has another address" }
 
+// Identity implements Fault.
+func (f BridgeReaddressed) Identity() Identity { return at("bridge-readdress", f.Node) }
+
 // Inject implements Fault. The proof is that the kernel took both changes.
-func (f BridgeReaddressed) Inject(_ context.Context, w World) error {
+func (f BridgeReaddressed) Inject(_ context.Context, w *Injection) error {
 	machine, bridge, err := bridgeOf(w, f.Node)
 	if err != nil {
 		return err
@@ -31,7 +34,7 @@ func (f BridgeReaddressed) Inject(_ context.Context, w World) error {
 	}
 	other := &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(10, 254, 254, 1), Mask: net.CIDRMask(24, 32)}}
 	boot := machine.Boot()
-	w.OnHeal(f.Name(), func(context.Context) error {
+	w.OnHeal(func(context.Context) error {
 		if !machine.On() || machine.Boot() != boot {
 			return nil
 		}
@@ -94,6 +97,9 @@ type BridgeDeleted struct{ Node string }
 // Name implements Fault.
 func (f BridgeDeleted) Name() string { return "cni0 of " + f.Node + " deleted" }
 
+// Identity implements Fault.
+func (f BridgeDeleted) Identity() Identity { return at("bridge-delete", f.Node) }
+
 // bridgeWas is what a bridge was like when it was deleted.
 type bridgeWas struct {
 	attrs netlink.LinkAttrs
@@ -107,7 +113,7 @@ type bridgePort struct {
 }
 
 // Inject implements Fault. The proof is that the kernel knows no cni0.
-func (f BridgeDeleted) Inject(_ context.Context, w World) error {
+func (f BridgeDeleted) Inject(_ context.Context, w *Injection) error {
 	machine, bridge, err := bridgeOf(w, f.Node)
 	if err != nil {
 		return err
@@ -117,7 +123,7 @@ func (f BridgeDeleted) Inject(_ context.Context, w World) error {
 		return err
 	}
 	boot := machine.Boot()
-	w.OnHeal(f.Name(), func(context.Context) error {
+	w.OnHeal(func(context.Context) error {
 		if !machine.On() || machine.Boot() != boot {
 			return nil
 		}

@@ -22,8 +22,11 @@ type RunFull struct{ Node string }
 // Name implements Fault.
 func (f RunFull) Name() string { return "/run of " + f.Node + " full" }
 
+// Identity implements Fault.
+func (f RunFull) Identity() Identity { return at("run-full", f.Node) }
+
 // Inject implements Fault. The proof is a write on the node that fails with ENOSPC.
-func (f RunFull) Inject(_ context.Context, w World) error {
+func (f RunFull) Inject(_ context.Context, w *Injection) error {
 	dir := filepath.Dir(w.SubnetFile())
 	machine, err := w.Machine(f.Node)
 	if err != nil {
@@ -31,7 +34,7 @@ func (f RunFull) Inject(_ context.Context, w World) error {
 	}
 	boot := machine.Boot()
 	mounted := false
-	w.OnHeal(f.Name(), func(context.Context) error {
+	w.OnHeal(func(context.Context) error {
 		if !mounted || !machine.On() || machine.Boot() != boot {
 			return nil
 		}
@@ -126,6 +129,9 @@ type StateReadOnly struct{ Node string }
 // Name implements Fault.
 func (f StateReadOnly) Name() string { return "state folder of " + f.Node + " read-only" }
 
+// Identity implements Fault.
+func (f StateReadOnly) Identity() Identity { return at("state-read-only", f.Node) }
+
 // Available implements Limited.
 func (StateReadOnly) Available(w World) error { return keepsState(w) }
 
@@ -137,7 +143,7 @@ func keepsState(w World) error {
 }
 
 // Inject implements Fault. The proof is a write on the node that fails with EROFS.
-func (f StateReadOnly) Inject(_ context.Context, w World) error {
+func (f StateReadOnly) Inject(_ context.Context, w *Injection) error {
 	if err := keepsState(w); err != nil {
 		return err
 	}
@@ -148,7 +154,7 @@ func (f StateReadOnly) Inject(_ context.Context, w World) error {
 	dir := w.StateDir()
 	boot := machine.Boot()
 	mounted := false
-	w.OnHeal(f.Name(), func(context.Context) error {
+	w.OnHeal(func(context.Context) error {
 		if !mounted || !machine.On() || machine.Boot() != boot {
 			return nil
 		}
@@ -185,6 +191,8 @@ func (f StateReadOnly) Inject(_ context.Context, w World) error {
 // FilesTruncated cuts files on a node to nothing, as a crash between creating and writing does. The heal
 // gives them back what they held, unless somebody has written or deleted them since.
 type FilesTruncated struct {
+	// ID is its row's, or one of its own; Custom if it is not set.
+	ID   string
 	Node string
 	// What the files are, for the name, and where: files, or folders with all that is in them.
 	What  string
@@ -193,31 +201,44 @@ type FilesTruncated struct {
 
 // SubnetFileTruncated cuts the file that the agent leaves for CNI.
 func SubnetFileTruncated(w World, node string) FilesTruncated {
-	return FilesTruncated{node, "subnet file", []string{w.SubnetFile()}}
+	return FilesTruncated{"subnet-file-truncated", node, "subnet file", []string{w.SubnetFile()}}
 }
 
 // StateTruncated cuts all that the agent keeps.
 func StateTruncated(w World, node string) FilesTruncated {
-	return FilesTruncated{node, "agent's state", []string{w.StateDir()}}
+	return FilesTruncated{"state-truncated", node, "agent's state", []string{w.StateDir()}}
 }
 
 // CNICacheTruncated cuts what the CNI plugin and libcni keep of each pod.
 func CNICacheTruncated(node string) FilesTruncated {
-	return FilesTruncated{node, "CNI cache", []string{"/var/lib/cni/flannel", "/var/lib/cni/results"}}
+	return FilesTruncated{
+		"cni-cache-truncated", node, "CNI cache",
+		[]string{"/var/lib/cni/flannel", "/var/lib/cni/results"},
+	}
 }
 
 // Name implements Fault.
 func (f FilesTruncated) Name() string { return f.What + " of " + f.Node + " truncated" }
 
+// Identity implements Fault.
+func (f FilesTruncated) Identity() Identity {
+	i := at(f.ID, f.Node)
+	if _, ok := Find(f.ID); !ok {
+		i = i.with("paths", strings.Join(f.Paths, " "))
+	}
+	i.Component = ComponentDisk
+	return i
+}
+
 // Inject implements Fault. The proof is that there was something in the files and is not any more.
-func (f FilesTruncated) Inject(_ context.Context, w World) error {
+func (f FilesTruncated) Inject(_ context.Context, w *Injection) error {
 	machine, err := w.Machine(f.Node)
 	if err != nil {
 		return err
 	}
 	held := map[string][]byte{}
 	boot := machine.Boot()
-	w.OnHeal(f.Name(), func(context.Context) error {
+	w.OnHeal(func(context.Context) error {
 		var errs []error
 		for path, data := range held {
 			info, err := os.Stat(path)
@@ -257,11 +278,14 @@ type StateLost struct{ Node string }
 // Name implements Fault.
 func (f StateLost) Name() string { return "agent's state of " + f.Node + " lost" }
 
+// Identity implements Fault.
+func (f StateLost) Identity() Identity { return at("state-lost", f.Node) }
+
 // Available implements Limited.
 func (StateLost) Available(w World) error { return keepsState(w) }
 
 // Inject implements Fault. The proof is that there was something and is nothing.
-func (f StateLost) Inject(_ context.Context, w World) error {
+func (f StateLost) Inject(_ context.Context, w *Injection) error {
 	if err := keepsState(w); err != nil {
 		return err
 	}

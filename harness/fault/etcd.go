@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/nemesh/nemesh/harness/etcd"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/underlay"
 )
 
@@ -23,9 +24,12 @@ type EtcdStop struct{}
 // Name implements Fault.
 func (EtcdStop) Name() string { return "etcd stopped" }
 
+// Identity implements Fault.
+func (EtcdStop) Identity() Identity { return at("etcd-stop") }
+
 // Inject implements Fault. The proof is that the server is gone and its port refuses.
-func (f EtcdStop) Inject(ctx context.Context, w World) error {
-	return endEtcd(ctx, w, f.Name(), (*etcd.Member).Stop)
+func (f EtcdStop) Inject(ctx context.Context, w *Injection) error {
+	return endEtcd(ctx, w, (*etcd.Member).Stop)
 }
 
 // EtcdKill ends etcd with SIGKILL; the heal starts it on its data.
@@ -34,16 +38,19 @@ type EtcdKill struct{}
 // Name implements Fault.
 func (EtcdKill) Name() string { return "etcd killed" }
 
+// Identity implements Fault.
+func (EtcdKill) Identity() Identity { return at("etcd-kill") }
+
 // Inject implements Fault. The proof is that the server is gone and its port refuses.
-func (f EtcdKill) Inject(ctx context.Context, w World) error {
-	return endEtcd(ctx, w, f.Name(), (*etcd.Member).Kill)
+func (f EtcdKill) Inject(ctx context.Context, w *Injection) error {
+	return endEtcd(ctx, w, (*etcd.Member).Kill)
 }
 
 // endEtcd ends every member.
 func endEtcd(
-	ctx context.Context, w World, name string, end func(*etcd.Member, context.Context) error,
+	ctx context.Context, w *Injection, end func(*etcd.Member, context.Context) error,
 ) error {
-	w.OnHeal(name, func(ctx context.Context) error { return etcd.StartAll(ctx, w.Etcd().Members()) })
+	w.OnHeal(func(ctx context.Context) error { return etcd.StartAll(ctx, w.Etcd().Members()) })
 	for _, m := range w.Etcd().Members() {
 		if err := end(m, ctx); err != nil {
 			return err
@@ -98,10 +105,13 @@ type EtcdPause struct{}
 // Name implements Fault.
 func (EtcdPause) Name() string { return "etcd paused" }
 
+// Identity implements Fault.
+func (EtcdPause) Identity() Identity { return at("etcd-pause") }
+
 // Inject implements Fault. The proof is a read that is not answered.
-func (f EtcdPause) Inject(ctx context.Context, w World) error {
+func (f EtcdPause) Inject(ctx context.Context, w *Injection) error {
 	for _, m := range w.Etcd().Members() {
-		w.OnHeal(f.Name(), func(context.Context) error { return m.Resume() })
+		w.OnHeal(func(context.Context) error { return m.Resume() })
 		if err := m.Pause(); err != nil {
 			return err
 		}
@@ -125,10 +135,13 @@ type EtcdWipe struct{}
 // Name implements Fault.
 func (EtcdWipe) Name() string { return "etcd emptied" }
 
+// Identity implements Fault.
+func (EtcdWipe) Identity() Identity { return at("etcd-wipe") }
+
 // Inject implements Fault. The proof is that the data is gone and that the server's port refuses, so that
 // what the heal starts can only be empty.
-func (f EtcdWipe) Inject(ctx context.Context, w World) error {
-	key := w.EtcdPrefix() + "/config"
+func (f EtcdWipe) Inject(ctx context.Context, w *Injection) error {
+	key := w.EtcdPrefix() + flannelkeys.Config
 	var value string
 	err := withEtcd(ctx, w, func(client *clientv3.Client) error {
 		config, err := client.Get(ctx, key)
@@ -144,7 +157,7 @@ func (f EtcdWipe) Inject(ctx context.Context, w World) error {
 	if err != nil {
 		return err
 	}
-	w.OnHeal(f.Name(), func(ctx context.Context) error {
+	w.OnHeal(func(ctx context.Context) error {
 		if err := etcd.StartAll(ctx, w.Etcd().Members()); err != nil {
 			return err
 		}
@@ -174,9 +187,12 @@ type CutFromEtcd struct{ Node string }
 // Name implements Fault.
 func (f CutFromEtcd) Name() string { return f.Node + " cut off from etcd" }
 
+// Identity implements Fault.
+func (f CutFromEtcd) Identity() Identity { return at("etcd-cut", f.Node) }
+
 // Inject implements Fault. The proof is that the switch drops what the node sends, and that connecting is
 // neither answered nor refused.
-func (f CutFromEtcd) Inject(ctx context.Context, w World) error {
+func (f CutFromEtcd) Inject(ctx context.Context, w *Injection) error {
 	if _, err := w.Machine(f.Node); err != nil {
 		return err
 	}
@@ -185,8 +201,8 @@ func (f CutFromEtcd) Inject(ctx context.Context, w World) error {
 		etcd := m.Machine().Name()
 		drops = append(drops, underlay.Drop{From: f.Node, To: etcd}, underlay.Drop{From: etcd, To: f.Node})
 	}
-	w.OnHeal(f.Name(), func(context.Context) error { return w.Switch().Pass(f.Name()) })
-	if err := w.Switch().Drop(f.Name(), drops...); err != nil {
+	w.OnHeal(func(context.Context) error { return w.Switch().Pass(w.Holder()) })
+	if err := w.Switch().Drop(w.Holder(), drops...); err != nil {
 		return err
 	}
 	return prove(ctx, proofWithin, "the switch drops what "+f.Node+" sends to etcd",
@@ -197,7 +213,7 @@ func (f CutFromEtcd) Inject(ctx context.Context, w World) error {
 					return false, err
 				}
 			}
-			dropped, err := w.Switch().DroppedBy(f.Name())
+			dropped, err := w.Switch().DroppedBy(w.Holder())
 			return err == nil && slices.Max(dropped) > 0, err
 		})
 }

@@ -7,9 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"regexp"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -23,7 +21,7 @@ func TestEtcdIsBrokenAndHealed(t *testing.T) {
 	w := newWorld(t)
 	for _, f := range []Fault{EtcdStop{}, EtcdKill{}, EtcdPause{}, EtcdWipe{}} {
 		w.put(t, "/subnets/10.5.3.0-24", "{}")
-		if err := f.Inject(t.Context(), w); err != nil {
+		if err := w.inject(t, f); err != nil {
 			t.Fatalf("%s: %v", f.Name(), err)
 		}
 		if err := w.Heal(t.Context()); err != nil {
@@ -43,10 +41,10 @@ func TestEtcdIsBrokenAndHealed(t *testing.T) {
 func TestOverlappingEtcdFaultsHealInAnyOrder(t *testing.T) {
 	w := newWorld(t)
 	for _, order := range [][]Fault{{EtcdStop{}, EtcdKill{}}, {EtcdKill{}, EtcdStop{}}} {
-		must(t, EtcdStop{}.Inject(t.Context(), w))
-		must(t, EtcdKill{}.Inject(t.Context(), w))
+		must(t, w.inject(t, EtcdStop{}))
+		must(t, w.inject(t, EtcdKill{}))
 		for _, f := range order {
-			must(t, w.HealOne(t.Context(), f.Name()))
+			must(t, w.HealOne(t.Context(), f))
 		}
 		must(t, w.Etcd().Kill(t.Context()))
 		if err := dialEtcd(t.Context(), w, ""); !errors.Is(err, syscall.ECONNREFUSED) {
@@ -59,7 +57,7 @@ func TestOverlappingEtcdFaultsHealInAnyOrder(t *testing.T) {
 func TestCutIsSilentAndOnlyForItsNode(t *testing.T) {
 	w := newWorld(t)
 	must(t, dialEtcd(t.Context(), w, "node01"))
-	must(t, CutFromEtcd{"node01"}.Inject(t.Context(), w))
+	must(t, w.inject(t, CutFromEtcd{"node01"}))
 	err := dialEtcd(t.Context(), w, "node01")
 	var timeout net.Error
 	if !errors.As(err, &timeout) || !timeout.Timeout() {
@@ -73,10 +71,14 @@ func TestCutIsSilentAndOnlyForItsNode(t *testing.T) {
 func TestAgentsAreBrokenAndHealed(t *testing.T) {
 	w := newWorld(t)
 	must(t, w.StartAgent(t.Context(), "node01"))
-	for _, f := range []Fault{AgentKill{"node01"}, AgentStop{"node01"}, AgentPause{"node01"},
-		AgentRestart{"node01"}} {
+	for _, f := range []Fault{
+		AgentKill{"node01"},
+		AgentStop{"node01"},
+		AgentPause{"node01"},
+		AgentRestart{"node01"},
+	} {
 		before := w.agents["node01"]
-		if err := f.Inject(t.Context(), w); err != nil {
+		if err := w.inject(t, f); err != nil {
 			t.Fatalf("%s: %v", f.Name(), err)
 		}
 		if _, paused := f.(AgentPause); before.Running() != paused {
@@ -87,8 +89,8 @@ func TestAgentsAreBrokenAndHealed(t *testing.T) {
 			t.Errorf("%s and healed: no agent runs", f.Name())
 		}
 	}
-	if err := (AgentKill{"node09"}).Inject(t.Context(), w); err == nil || len(w.Names()) != 0 {
-		t.Errorf("a node that is not there: %v, to heal %v", err, w.Names())
+	if err := w.inject(t, AgentKill{"node09"}); err == nil || len(w.Active()) != 0 {
+		t.Errorf("a node that is not there: %v, to heal %v", err, w.Active())
 	}
 }
 
@@ -96,10 +98,14 @@ func TestEndOfNoAgentIsNotProven(t *testing.T) {
 	w := newWorld(t)
 	must(t, w.StartAgent(t.Context(), "node01"))
 	must(t, w.agents["node01"].Kill(t.Context()))
-	for _, f := range []Fault{AgentKill{"node01"}, AgentStop{"node01"}, AgentPause{"node01"},
-		AgentRestart{"node01"}} {
-		if err := f.Inject(t.Context(), w); !errors.Is(err, ErrNotProven) || len(w.Names()) != 0 {
-			t.Errorf("%s: %v, to heal %v", f.Name(), err, w.Names())
+	for _, f := range []Fault{
+		AgentKill{"node01"},
+		AgentStop{"node01"},
+		AgentPause{"node01"},
+		AgentRestart{"node01"},
+	} {
+		if err := w.inject(t, f); !errors.Is(err, ErrNotProven) || len(w.Active()) != 0 {
+			t.Errorf("%s: %v, to heal %v", f.Name(), err, w.Active())
 		}
 	}
 }
@@ -108,16 +114,10 @@ func TestLeaseReallyExpires(t *testing.T) {
 	w := newWorld(t)
 	must(t, w.register(t.Context(), "node01", "10.5.3.0-24", 1))
 	began := time.Now()
-	must(t, LeaseExpire{"node01", 5 * time.Second}.Inject(t.Context(), w))
+	must(t, w.inject(t, LeaseExpire{"node01", 5 * time.Second}))
 	t.Logf("a lease of 1 s was gone after %s", time.Since(began).Round(10*time.Millisecond))
 	must(t, w.register(t.Context(), "node01", "10.5.3.0-24", 60))
-	if err := (LeaseExpire{"node01", 200 * time.Millisecond}).Inject(
-		t.Context(),
-		w,
-	); !errors.Is(
-		err,
-		ErrNotProven,
-	) {
+	if err := w.inject(t, LeaseExpire{"node01", 200 * time.Millisecond}); !errors.Is(err, ErrNotProven) {
 		t.Errorf("a lease that lives was said to have expired: %v", err)
 	}
 }
@@ -125,7 +125,7 @@ func TestLeaseReallyExpires(t *testing.T) {
 func TestSubnetIsTaken(t *testing.T) {
 	w := newWorld(t)
 	w.writeSubnet(t, "node01", "10.5.3.1/24")
-	must(t, SubnetTaken{From: "node01", By: "node02"}.Inject(t.Context(), w))
+	must(t, w.inject(t, SubnetTaken{From: "node01", By: "node02"}))
 	if got := w.keys(t); !slices.Contains(got, "/subnets/10.5.3.0-24") {
 		t.Errorf("keys %v", got)
 	}
@@ -135,11 +135,11 @@ func TestFileIsDeletedOnce(t *testing.T) {
 	w := newWorld(t)
 	w.writeSubnet(t, "node01", "10.5.3.1/24")
 	f := FileDeleted{"node01", w.SubnetFile()}
-	must(t, f.Inject(t.Context(), w))
+	must(t, w.inject(t, f))
 	if _, err := os.Stat(w.machines["node01"].Path(w.SubnetFile())); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file: %v", err)
 	}
-	if err := f.Inject(t.Context(), w); !errors.Is(err, ErrNotProven) {
+	if err := w.inject(t, f); !errors.Is(err, ErrNotProven) {
 		t.Errorf("deleted what was not there: %v", err)
 	}
 }
@@ -158,7 +158,7 @@ func TestNeighboursAgeAndPermanentOnesDoNot(t *testing.T) {
 	const key = "net.ipv4.neigh.flannel/1.base_reachable_time_ms"
 	before, err := w.machines["node01"].ReadSysctl(key)
 	must(t, err)
-	must(t, AgeNeighbours{[]string{"node01"}}.Inject(t.Context(), w))
+	must(t, w.inject(t, AgeNeighbours{[]string{"node01"}}))
 	entries, err := h.NeighList(link.Attrs().Index, netlink.FAMILY_V4)
 	must(t, err)
 	states["10.5.4.0"] = netlink.NUD_STALE
@@ -177,43 +177,12 @@ func TestNeighboursAgeAndPermanentOnesDoNot(t *testing.T) {
 	}
 }
 
-func TestCatalogueHasIDsAndNamesOfTheirOwn(t *testing.T) {
-	w := newWorld(t)
-	kebab := regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	ids, names := map[string]bool{}, map[string]bool{}
-	for _, e := range Catalogue() {
-		if !kebab.MatchString(e.ID) || ids[e.ID] || e.About == "" {
-			t.Errorf("%+v: the id is taken or not in kebab case, or nothing is said of it", e)
-		}
-		ids[e.ID] = true
-		f, err := e.New(w, "node01", nil)
-		must(t, err)
-		name := f.Name()
-		if name == "" || names[name] || strings.Contains(name, "  ") {
-			t.Errorf("%s: name %q is empty, taken or incomplete", e.ID, name)
-		}
-		names[name] = true
-		if _, err := e.New(w, "node01", map[string]string{"colour": "red"}); err == nil {
-			t.Errorf("%s takes an argument that it does not have", e.ID)
-		}
-		if _, err := e.New(w, "node09", nil); err == nil {
-			t.Errorf("%s is made on a node that is not there", e.ID)
-		}
-		for arg := range e.Args {
-			_, err := e.New(w, "node01", map[string]string{arg: "\x00"})
-			if free := slices.Contains([]string{"key", "value", "path", "flags"}, arg); free != (err == nil) {
-				t.Errorf("%s with nonsense for %s: %v", e.ID, arg, err)
-			}
-		}
-	}
-}
-
 // A connection that was made before is reset, and so is one that is made then; other nodes are not touched.
 func TestConnectionsToEtcdAreReset(t *testing.T) {
 	w := newWorld(t)
 	f := EtcdReset{"node01"}
-	if err := f.Inject(t.Context(), w); !errors.Is(err, ErrNotProven) || len(w.Names()) != 0 {
-		t.Fatalf("without a connection: %v, to heal %v", err, w.Names())
+	if err := w.inject(t, f); !errors.Is(err, ErrNotProven) || len(w.Active()) != 0 {
+		t.Fatalf("without a connection: %v, to heal %v", err, w.Active())
 	}
 	connect := func(name string) (conn net.Conn) {
 		must(t, w.machines[name].Do(func() (err error) {
@@ -226,7 +195,7 @@ func TestConnectionsToEtcdAreReset(t *testing.T) {
 	}
 	connect("node01")
 	other := connect("node02")
-	must(t, f.Inject(t.Context(), w))
+	must(t, w.inject(t, f))
 	if n, err := connections(w.machines["node02"], w.Etcd().Members()); n != 1 || err != nil {
 		t.Errorf("node02 has %d connections to etcd (%v)", n, err)
 	}
@@ -257,8 +226,8 @@ func TestCompactionIsToldToAWatch(t *testing.T) {
 	w := newWorld(t)
 	since, err := Revision(t.Context(), w)
 	must(t, err)
-	must(t, EtcdCompacted{Since: since}.Inject(t.Context(), w))
-	must(t, EtcdCompacted{}.Inject(t.Context(), w))
+	must(t, w.inject(t, EtcdCompacted{Since: since}))
+	must(t, w.inject(t, EtcdCompacted{}))
 	now, err := Revision(t.Context(), w)
 	must(t, err)
 	if now != since+2 {

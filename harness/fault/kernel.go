@@ -19,8 +19,11 @@ type AgeNeighbours struct{ Nodes []string }
 // ageing is what the sysctls are set to: an entry is taken for reachable for 0.3 s instead of 30, then
 // unused ones go STALE and used ones are probed after 1 s by three questions 0.2 s apart.
 var ageing = []struct{ key, value string }{
-	{"base_reachable_time_ms", "300"}, {"delay_first_probe_time", "1"}, {"retrans_time_ms", "200"},
-	{"gc_stale_time", "1"}, {"ucast_solicit", "3"},
+	{"base_reachable_time_ms", "300"},
+	{"delay_first_probe_time", "1"},
+	{"retrans_time_ms", "200"},
+	{"gc_stale_time", "1"},
+	{"ucast_solicit", "3"},
 }
 
 // Name implements Fault.
@@ -28,9 +31,12 @@ func (f AgeNeighbours) Name() string {
 	return "neighbour entries aged on " + strings.Join(f.Nodes, ", ")
 }
 
+// Identity implements Fault.
+func (f AgeNeighbours) Identity() Identity { return at("neighbours-age", f.Nodes...) }
+
 // Inject implements Fault. The proof is that each sysctl reads back, and that no entry that can age is still
 // REACHABLE for having been so before.
-func (f AgeNeighbours) Inject(_ context.Context, w World) error {
+func (f AgeNeighbours) Inject(_ context.Context, w *Injection) error {
 	for _, name := range f.Nodes {
 		machine, err := w.Machine(name)
 		if err != nil {
@@ -40,7 +46,7 @@ func (f AgeNeighbours) Inject(_ context.Context, w World) error {
 			key := "net.ipv4.neigh." + node.SysctlName(w.Device()) + "." + a.key
 			undo := func() error { return nil }
 			boot := machine.Boot()
-			w.OnHeal(f.Name(), func(context.Context) error {
+			w.OnHeal(func(context.Context) error {
 				if !machine.On() || machine.Boot() != boot {
 					return nil // what was changed went with the boot before
 				}

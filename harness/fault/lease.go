@@ -1,18 +1,14 @@
 package fault
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 )
 
 // LeaseExpire waits until a node's lease has really expired. It breaks nothing itself: the node must have
@@ -26,8 +22,11 @@ type LeaseExpire struct {
 // Name implements Fault.
 func (f LeaseExpire) Name() string { return "lease of " + f.Node + " expired" }
 
+// Identity implements Fault.
+func (f LeaseExpire) Identity() Identity { return at("lease-expire", f.Node).with("within", f.Within) }
+
 // Inject implements Fault. The proof is that etcd holds no lease with the node's address any more.
-func (f LeaseExpire) Inject(ctx context.Context, w World) error {
+func (f LeaseExpire) Inject(ctx context.Context, w *Injection) error {
 	machine, err := w.Machine(f.Node)
 	if err != nil {
 		return err
@@ -38,24 +37,9 @@ func (f LeaseExpire) Inject(ctx context.Context, w World) error {
 	}
 	defer client.Close()
 	return prove(ctx, f.Within, "etcd holds no lease of "+f.Node, func(ctx context.Context) (bool, error) {
-		key, err := LeaseKey(ctx, client, w.EtcdPrefix(), machine.Addr().String())
-		return err == nil && key == "", err
+		_, ok, err := leaseBy(ctx, client, w, machine.Addr())
+		return err == nil && !ok, err
 	})
-}
-
-// LeaseKey finds the key of the lease with a public address; "" if there is none.
-func LeaseKey(ctx context.Context, client *clientv3.Client, prefix, publicIP string) (string, error) {
-	resp, err := client.Get(ctx, prefix+"/subnets/", clientv3.WithPrefix())
-	if err != nil {
-		return "", fmt.Errorf("list leases: %w", err)
-	}
-	for _, kv := range resp.Kvs {
-		var value struct{ PublicIP string }
-		if json.Unmarshal(kv.Value, &value) == nil && value.PublicIP == publicIP {
-			return string(kv.Key), nil
-		}
-	}
-	return "", nil
 }
 
 // SubnetTaken gives the subnet that a node had to another node, which comes up believing that it is its own:
@@ -68,9 +52,12 @@ type SubnetTaken struct {
 // Name implements Fault.
 func (f SubnetTaken) Name() string { return "subnet of " + f.From + " taken by " + f.By }
 
+// Identity implements Fault.
+func (f SubnetTaken) Identity() Identity { return at("subnet-taken", f.From, f.By) }
+
 // Inject implements Fault. The taker finds the other's subnet in its own subnet file; the rest is the
 // overlay's own doing. The proof is that the lease over the subnet names the taker.
-func (f SubnetTaken) Inject(ctx context.Context, w World) error {
+func (f SubnetTaken) Inject(ctx context.Context, w *Injection) error {
 	from, err := w.Machine(f.From)
 	if err != nil {
 		return err
@@ -95,31 +82,15 @@ func (f SubnetTaken) Inject(ctx context.Context, w World) error {
 		return err
 	}
 	defer client.Close()
-	subnet, err := SubnetKey(env)
+	subnet, err := flannelkeys.ParseEnv(env)
 	if err != nil {
 		return err
 	}
-	want := w.EtcdPrefix() + "/subnets/" + subnet
-	return prove(ctx, proofWithin, want+" names "+f.By, func(ctx context.Context) (bool, error) {
-		key, err := LeaseKey(ctx, client, w.EtcdPrefix(), by.Addr().String())
-		return key == want, err
+	what := fmt.Sprintf("the lease of %s names %s", subnet.Key(), f.By)
+	return prove(ctx, proofWithin, what, func(ctx context.Context) (bool, error) {
+		l, ok, err := leaseBy(ctx, client, w, by.Addr())
+		return ok && l.Key == subnet.Key(), err
 	})
-}
-
-// SubnetKey reads the key of a node's subnet, such as 10.5.3.0-24, out of its subnet file.
-func SubnetKey(env []byte) (string, error) {
-	for line := range bytes.Lines(env) {
-		value, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("FLANNEL_SUBNET="))
-		if !ok {
-			continue
-		}
-		gateway, err := netip.ParsePrefix(string(value))
-		if err != nil {
-			return "", fmt.Errorf("read the subnet file: %w", err)
-		}
-		return strings.ReplaceAll(gateway.Masked().String(), "/", "-"), nil
-	}
-	return "", errors.New("the subnet file names no subnet")
 }
 
 // FileDeleted deletes a file on a node. Nothing brings it back but what wrote it.
@@ -128,8 +99,11 @@ type FileDeleted struct{ Node, Path string }
 // Name implements Fault.
 func (f FileDeleted) Name() string { return f.Path + " deleted on " + f.Node }
 
+// Identity implements Fault.
+func (f FileDeleted) Identity() Identity { return at("file-delete", f.Node).with("path", f.Path) }
+
 // Inject implements Fault. The proof is that the file was there and is not.
-func (f FileDeleted) Inject(_ context.Context, w World) error {
+func (f FileDeleted) Inject(_ context.Context, w *Injection) error {
 	machine, err := w.Machine(f.Node)
 	if err != nil {
 		return err

@@ -26,8 +26,16 @@ type EtcdCompacted struct {
 // Name implements Fault.
 func (EtcdCompacted) Name() string { return "etcd compacted" }
 
+// Identity implements Fault.
+func (f EtcdCompacted) Identity() Identity {
+	if f.Since == 0 {
+		return at("etcd-compact")
+	}
+	return at("etcd-compact").with("since", f.Since)
+}
+
 // Inject implements Fault. The proof is that a watch that goes on after Since is told of the compaction.
-func (f EtcdCompacted) Inject(ctx context.Context, w World) error {
+func (f EtcdCompacted) Inject(ctx context.Context, w *Injection) error {
 	return withEtcd(ctx, w, func(c *clientv3.Client) error {
 		now, err := c.Get(ctx, "now")
 		if err != nil {
@@ -72,9 +80,12 @@ func (EtcdRestored) Available(w World) error {
 // Name implements Fault.
 func (EtcdRestored) Name() string { return "etcd restored from an older snapshot" }
 
+// Identity implements Fault.
+func (f EtcdRestored) Identity() Identity { return at("etcd-restore").with("copy", f.Copy) }
+
 // Inject implements Fault. The proof is that the revision is lower than before.
-func (f EtcdRestored) Inject(ctx context.Context, w World) error {
-	w.OnHeal(f.Name(), w.Etcd().Start)
+func (f EtcdRestored) Inject(ctx context.Context, w *Injection) error {
+	w.OnHeal(w.Etcd().Start)
 	if f.Copy == "" {
 		saved, err := w.Etcd().Save(ctx)
 		if err != nil {
@@ -136,9 +147,12 @@ type EtcdDefragmented struct{}
 // Name implements Fault.
 func (EtcdDefragmented) Name() string { return "etcd defragmented" }
 
+// Identity implements Fault.
+func (EtcdDefragmented) Identity() Identity { return at("etcd-defragment") }
+
 // Inject implements Fault. The proof is that the database on disk has shrunk, by what was put there and
 // discarded for it.
-func (EtcdDefragmented) Inject(ctx context.Context, w World) error {
+func (EtcdDefragmented) Inject(ctx context.Context, w *Injection) error {
 	err := withEtcd(ctx, w, func(c *clientv3.Client) error {
 		var last int64
 		for range 10 {
@@ -183,8 +197,11 @@ type EtcdNoSpace struct{}
 // Name implements Fault.
 func (EtcdNoSpace) Name() string { return "etcd read-only by alarm NOSPACE" }
 
+// Identity implements Fault.
+func (EtcdNoSpace) Identity() Identity { return at("etcd-no-space") }
+
 // Inject implements Fault. The proof is a write that is refused for it.
-func (f EtcdNoSpace) Inject(ctx context.Context, w World) error {
+func (f EtcdNoSpace) Inject(ctx context.Context, w *Injection) error {
 	within := func(ctx context.Context, do func(context.Context) error) error {
 		return withEtcd(ctx, w, func(*clientv3.Client) error {
 			ctx, cancel := context.WithTimeout(ctx, answerWithin)
@@ -192,7 +209,7 @@ func (f EtcdNoSpace) Inject(ctx context.Context, w World) error {
 			return do(ctx)
 		})
 	}
-	w.OnHeal(f.Name(), func(ctx context.Context) error { return within(ctx, w.Etcd().LowerAlarms) })
+	w.OnHeal(func(ctx context.Context) error { return within(ctx, w.Etcd().LowerAlarms) })
 	if err := within(ctx, w.Etcd().RaiseNoSpace); err != nil {
 		return err
 	}
@@ -215,6 +232,9 @@ type EtcdSlow struct{ By time.Duration }
 // Name implements Fault.
 func (EtcdSlow) Name() string { return "etcd slow" }
 
+// Identity implements Fault.
+func (f EtcdSlow) Identity() Identity { return at("etcd-slow").with("by", f.By) }
+
 func (f EtcdSlow) impairment() underlay.Impairment {
 	return underlay.Impairment{Delay: f.By, TCPPort: etcd.ClientPort}
 }
@@ -223,11 +243,11 @@ func (f EtcdSlow) impairment() underlay.Impairment {
 func (f EtcdSlow) Mechanism() string { return underlay.Mechanism(f.impairment()) }
 
 // Inject implements Fault. The proof is that connecting from a node takes as long as there and back.
-func (f EtcdSlow) Inject(ctx context.Context, w World) error {
+func (f EtcdSlow) Inject(ctx context.Context, w *Injection) error {
 	for _, m := range w.Etcd().Members() {
 		port := m.Machine().Name()
-		w.OnHeal(f.Name(), func(context.Context) error { return w.Switch().Repair(port, f.Name()) })
-		if err := w.Switch().Impair(port, f.Name(), f.impairment()); err != nil {
+		w.OnHeal(func(context.Context) error { return w.Switch().Repair(port, w.Holder()) })
+		if err := w.Switch().Impair(port, w.Holder(), f.impairment()); err != nil {
 			return err
 		}
 	}

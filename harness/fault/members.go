@@ -25,11 +25,14 @@ type EtcdLeaderMoved struct{}
 // Name implements Fault.
 func (EtcdLeaderMoved) Name() string { return "etcd's leader changed" }
 
+// Identity implements Fault.
+func (EtcdLeaderMoved) Identity() Identity { return at("etcd-leader-change") }
+
 // Available implements Limited.
 func (EtcdLeaderMoved) Available(w World) error { return several(w) }
 
 // Inject implements Fault. The proof is that another member leads.
-func (EtcdLeaderMoved) Inject(ctx context.Context, w World) error {
+func (EtcdLeaderMoved) Inject(ctx context.Context, w *Injection) error {
 	leader, err := w.Etcd().Leader(ctx)
 	if err != nil {
 		return err
@@ -55,16 +58,19 @@ type EtcdMemberLost struct{}
 // Name implements Fault.
 func (EtcdMemberLost) Name() string { return "etcd lost its leading member" }
 
+// Identity implements Fault.
+func (EtcdMemberLost) Identity() Identity { return at("etcd-member-loss") }
+
 // Available implements Limited.
 func (EtcdMemberLost) Available(w World) error { return several(w) }
 
 // Inject implements Fault. The proof is that the member is gone and the others agree on another leader.
-func (f EtcdMemberLost) Inject(ctx context.Context, w World) error {
+func (f EtcdMemberLost) Inject(ctx context.Context, w *Injection) error {
 	leader, err := w.Etcd().Leader(ctx)
 	if err != nil {
 		return err
 	}
-	w.OnHeal(f.Name(), leader.Start)
+	w.OnHeal(leader.Start)
 	if err := leader.Kill(ctx); err != nil {
 		return err
 	}
@@ -84,13 +90,16 @@ type EtcdQuorumLost struct{}
 // Name implements Fault.
 func (EtcdQuorumLost) Name() string { return "etcd lost its quorum" }
 
+// Identity implements Fault.
+func (EtcdQuorumLost) Identity() Identity { return at("etcd-quorum-loss") }
+
 // Available implements Limited.
 func (EtcdQuorumLost) Available(w World) error { return several(w) }
 
 // Inject implements Fault. The proof is a read that the member that is left does not answer.
-func (f EtcdQuorumLost) Inject(ctx context.Context, w World) error {
+func (f EtcdQuorumLost) Inject(ctx context.Context, w *Injection) error {
 	members := w.Etcd().Members()
-	w.OnHeal(f.Name(), func(ctx context.Context) error { return etcd.StartAll(ctx, members) })
+	w.OnHeal(func(ctx context.Context) error { return etcd.StartAll(ctx, members) })
 	for _, m := range members[1:] {
 		if err := m.Kill(ctx); err != nil {
 			return err

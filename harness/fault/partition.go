@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/underlay"
@@ -12,19 +13,27 @@ import (
 // Partition has the switch drop every frame between some machines: nothing is refused, nothing is heard. The
 // constructors beside it make the usual shapes.
 type Partition struct {
+	// ID is its row's, or one of its own; Custom if it is not set.
+	ID    string
 	Shape string
+	// Nodes are those that it is about; all that Cut names if it is empty.
+	Nodes []string
 	// Cut lists who is not heard by whom: from, to.
 	Cut [][2]string
 }
 
 // Isolated cuts a node off from every other node, and from etcd's members.
 func Isolated(w World, name string) Partition {
-	return Partition{name + " isolated", bothWays([]string{name}, without(everybody(w), name))}
+	return Partition{
+		"partition-node", name + " isolated",
+		[]string{name},
+		bothWays([]string{name}, without(everybody(w), name)),
+	}
 }
 
 // Deaf cuts one way: others do not hear a node, which hears them.
 func Deaf(w World, name string) Partition {
-	p := Partition{Shape: name + " not heard"}
+	p := Partition{ID: "partition-one-way", Shape: name + " not heard", Nodes: []string{name}}
 	for _, to := range without(everybody(w), name) {
 		p.Cut = append(p.Cut, [2]string{name, to})
 	}
@@ -36,7 +45,9 @@ func Halves(w World) Partition {
 	nodes := w.Nodes()
 	first := nodes[:(len(nodes)+1)/2]
 	return Partition{
+		"partition-halves",
 		"nodes cut into halves",
+		nodes,
 		bothWays(without(everybody(w), nodes[len(first):]...), nodes[len(first):]),
 	}
 }
@@ -44,8 +55,8 @@ func Halves(w World) Partition {
 // Ring leaves each node its two neighbours in the order of names, the last being the first one's; etcd is
 // heard by all. It takes four nodes to be a cut at all.
 func Ring(w World) Partition {
-	p := Partition{Shape: "nodes cut into a ring"}
 	nodes := w.Nodes()
+	p := Partition{ID: "partition-ring", Shape: "nodes cut into a ring", Nodes: nodes}
 	for i, a := range nodes {
 		for j, b := range nodes {
 			if d := (j - i + len(nodes)) % len(nodes); d > 1 && d < len(nodes)-1 {
@@ -81,6 +92,24 @@ func bothWays(a, b []string) (cut [][2]string) {
 // Name implements Fault.
 func (f Partition) Name() string { return "partition: " + f.Shape }
 
+// Identity implements Fault. One that no constructor has made is told from others by what it cuts.
+func (f Partition) Identity() Identity {
+	nodes, ways := slices.Clone(f.Nodes), make([]string, len(f.Cut))
+	for i, way := range f.Cut {
+		ways[i] = way[0] + ">" + way[1]
+		if len(f.Nodes) == 0 {
+			nodes = append(nodes, way[:]...)
+		}
+	}
+	slices.Sort(nodes)
+	i := at(f.ID, slices.Compact(nodes)...)
+	if _, ok := Find(f.ID); !ok {
+		i = i.with("cut", strings.Join(ways, " "))
+	}
+	i.Component = ComponentNode
+	return i
+}
+
 // Available implements Limited.
 func (f Partition) Available(World) error {
 	if len(f.Cut) == 0 {
@@ -93,7 +122,7 @@ func (f Partition) Available(World) error {
 func (f Partition) Mechanism() string { return "nftables in the bridge family" }
 
 // Inject implements Fault. The proof is that the switch has dropped a frame of each that is not heard.
-func (f Partition) Inject(ctx context.Context, w World) error {
+func (f Partition) Inject(ctx context.Context, w *Injection) error {
 	if err := f.Available(w); err != nil {
 		return err
 	}
@@ -109,12 +138,12 @@ func (f Partition) Inject(ctx context.Context, w World) error {
 			machines[name] = m
 		}
 	}
-	w.OnHeal(f.Name(), func(context.Context) error { return w.Switch().Pass(f.Name()) })
-	if err := w.Switch().Drop(f.Name(), drops...); err != nil {
+	w.OnHeal(func(context.Context) error { return w.Switch().Pass(w.Holder()) })
+	if err := w.Switch().Drop(w.Holder(), drops...); err != nil {
 		return err
 	}
 	return prove(ctx, proofWithin, "the switch drops what is cut", func(ctx context.Context) (bool, error) {
-		counts, err := w.Switch().DroppedBy(f.Name())
+		counts, err := w.Switch().DroppedBy(w.Holder())
 		if err != nil {
 			return false, err
 		}
@@ -149,11 +178,14 @@ type EtcdBlackHole struct{ Node string }
 // Name implements Fault.
 func (f EtcdBlackHole) Name() string { return "connections of " + f.Node + " to etcd swallowed" }
 
+// Identity implements Fault.
+func (f EtcdBlackHole) Identity() Identity { return at("etcd-black-hole", f.Node) }
+
 // Mechanism implements Mechanical.
 func (f EtcdBlackHole) Mechanism() string { return "nftables in the bridge family" }
 
 // Inject implements Fault. The proof is that the switch drops segments, and that the node can still connect.
-func (f EtcdBlackHole) Inject(ctx context.Context, w World) error {
+func (f EtcdBlackHole) Inject(ctx context.Context, w *Injection) error {
 	if _, err := w.Machine(f.Node); err != nil {
 		return err
 	}
@@ -163,8 +195,8 @@ func (f EtcdBlackHole) Inject(ctx context.Context, w World) error {
 		drops = append(drops, underlay.Drop{From: f.Node, To: port, Established: true},
 			underlay.Drop{From: port, To: f.Node, Established: true})
 	}
-	w.OnHeal(f.Name(), func(context.Context) error { return w.Switch().Pass(f.Name()) })
-	if err := w.Switch().Drop(f.Name(), drops...); err != nil {
+	w.OnHeal(func(context.Context) error { return w.Switch().Pass(w.Holder()) })
+	if err := w.Switch().Drop(w.Holder(), drops...); err != nil {
 		return err
 	}
 	return prove(
@@ -175,7 +207,7 @@ func (f EtcdBlackHole) Inject(ctx context.Context, w World) error {
 			if err := dialEtcd(ctx, w, f.Node); err != nil {
 				return false, err
 			}
-			counts, err := w.Switch().DroppedBy(f.Name())
+			counts, err := w.Switch().DroppedBy(w.Holder())
 			return err == nil && slices.Max(counts) > 0, err
 		},
 	)
@@ -193,18 +225,21 @@ func (f MTUBlackHole) Name() string {
 	return fmt.Sprintf("packets over %d bytes swallowed at %s", f.Size, f.Node)
 }
 
+// Identity implements Fault.
+func (f MTUBlackHole) Identity() Identity { return at("mtu-black-hole", f.Node).with("size", f.Size) }
+
 // Mechanism implements Mechanical.
 func (f MTUBlackHole) Mechanism() string { return "nftables in the bridge family" }
 
 // Inject implements Fault. The proof is that the switch drops a long datagram both ways.
-func (f MTUBlackHole) Inject(ctx context.Context, w World) error {
+func (f MTUBlackHole) Inject(ctx context.Context, w *Injection) error {
 	machine, err := w.Machine(f.Node)
 	if err != nil {
 		return err
 	}
 	other := w.Etcd().Machine()
-	w.OnHeal(f.Name(), func(context.Context) error { return w.Switch().Pass(f.Name()) })
-	err = w.Switch().Drop(f.Name(), underlay.Drop{From: f.Node, LongerThan: f.Size},
+	w.OnHeal(func(context.Context) error { return w.Switch().Pass(w.Holder()) })
+	err = w.Switch().Drop(w.Holder(), underlay.Drop{From: f.Node, LongerThan: f.Size},
 		underlay.Drop{To: f.Node, LongerThan: f.Size})
 	if err != nil {
 		return err
@@ -213,7 +248,7 @@ func (f MTUBlackHole) Inject(ctx context.Context, w World) error {
 		const headers = 20 + 8 // IPv4 and UDP
 		_ = say(ctx, machine, other, f.Size+1-headers)
 		_ = say(ctx, other, machine, f.Size+1-headers) // tried again at the next tick
-		counts, err := w.Switch().DroppedBy(f.Name())
+		counts, err := w.Switch().DroppedBy(w.Holder())
 		return err == nil && slices.Min(counts) > 0, err
 	})
 }

@@ -20,14 +20,17 @@ type PodsVanished struct{ Node string }
 // Name implements Fault.
 func (f PodsVanished) Name() string { return "pods on " + f.Node + " vanished without DEL" }
 
+// Identity implements Fault.
+func (f PodsVanished) Identity() Identity { return at("pods-vanish", f.Node) }
+
 // Inject implements Fault. The proof is that their namespaces cannot be opened any more.
-func (f PodsVanished) Inject(_ context.Context, w World) error {
+func (f PodsVanished) Inject(_ context.Context, w *Injection) error {
 	pods := w.PodsOn(f.Node)
 	if len(pods) == 0 {
 		return fmt.Errorf("%w: there is no pod on %s", ErrNotProven, f.Node)
 	}
 	gone := slices.Clone(pods)
-	w.OnHeal(f.Name(), func(ctx context.Context) error { return makeAnew(ctx, w, &gone) })
+	w.OnHeal(func(ctx context.Context) error { return makeAnew(ctx, w, &gone) })
 	for _, p := range pods {
 		w.ForgetPod(p)
 		if err := p.Vanish(); err != nil {
@@ -48,15 +51,18 @@ type DelWithoutDelegate struct{ Node string }
 // Name implements Fault.
 func (f DelWithoutDelegate) Name() string { return "CNI DEL on " + f.Node + " without the delegate" }
 
+// Identity implements Fault.
+func (f DelWithoutDelegate) Identity() Identity { return at("del-without-delegate", f.Node) }
+
 // Inject implements Fault. The proof is that DEL failed, and named what it did not find.
-func (f DelWithoutDelegate) Inject(ctx context.Context, w World) error {
+func (f DelWithoutDelegate) Inject(ctx context.Context, w *Injection) error {
 	pods := w.PodsOn(f.Node)
 	if len(pods) == 0 {
 		return fmt.Errorf("%w: there is no pod on %s", ErrNotProven, f.Node)
 	}
 	p := pods[0]
 	left := []*pod.Pod{p}
-	w.OnHeal(f.Name(), func(ctx context.Context) error { return makeAnew(ctx, w, &left) })
+	w.OnHeal(func(ctx context.Context) error { return makeAnew(ctx, w, &left) })
 	w.ForgetPod(p)
 	err := p.DelWithout(ctx, "bridge")
 	if err == nil {
@@ -77,14 +83,17 @@ type AddStorm struct {
 // Name implements Fault.
 func (f AddStorm) Name() string { return fmt.Sprintf("%d pods at once on %s", f.Pods, f.Node) }
 
+// Identity implements Fault.
+func (f AddStorm) Identity() Identity { return at("add-storm", f.Node).with("pods", f.Pods) }
+
 // Inject implements Fault. The proof is that every ADD has answered, with addresses that differ. One that
 // fails is the overlay's failure, and no lack of proof.
-func (f AddStorm) Inject(ctx context.Context, w World) error {
+func (f AddStorm) Inject(ctx context.Context, w *Injection) error {
 	if _, err := w.Machine(f.Node); err != nil {
 		return err
 	}
 	made := make([]*pod.Pod, f.Pods)
-	w.OnHeal(f.Name(), func(ctx context.Context) error {
+	w.OnHeal(func(ctx context.Context) error {
 		for i, p := range made {
 			if p == nil {
 				continue

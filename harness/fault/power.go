@@ -16,14 +16,17 @@ type NodePowerOff struct{ Node string }
 // Name implements Fault.
 func (f NodePowerOff) Name() string { return f.Node + " switched off" }
 
+// Identity implements Fault.
+func (f NodePowerOff) Identity() Identity { return at("node-power-off", f.Node) }
+
 // Inject implements Fault. The proof is that nothing can be done on the node any more.
-func (f NodePowerOff) Inject(ctx context.Context, w World) error {
+func (f NodePowerOff) Inject(ctx context.Context, w *Injection) error {
 	machine, err := w.Machine(f.Node)
 	if err != nil {
 		return err
 	}
 	pods := w.PodsOn(f.Node)
-	w.OnHeal(f.Name(), func(ctx context.Context) error { return bringBack(ctx, w, machine, &pods) })
+	w.OnHeal(func(ctx context.Context) error { return bringBack(ctx, w, machine, &pods) })
 	if err := w.PowerOff(ctx, f.Node); err != nil {
 		return err
 	}
@@ -39,8 +42,11 @@ type NodeReboot struct{ Node string }
 // Name implements Fault.
 func (f NodeReboot) Name() string { return f.Node + " booted anew" }
 
+// Identity implements Fault.
+func (f NodeReboot) Identity() Identity { return at("node-reboot", f.Node) }
+
 // Inject implements Fault. The proof is that the node works and nothing of before runs or is there.
-func (f NodeReboot) Inject(ctx context.Context, w World) error {
+func (f NodeReboot) Inject(ctx context.Context, w *Injection) error {
 	machine, err := w.Machine(f.Node)
 	if err != nil {
 		return err
@@ -49,7 +55,7 @@ func (f NodeReboot) Inject(ctx context.Context, w World) error {
 		return fmt.Errorf("%w: %s is switched off", ErrNotProven, f.Node)
 	}
 	pods := w.PodsOn(f.Node)
-	w.OnHeal(f.Name(), func(ctx context.Context) error { return bringBack(ctx, w, machine, &pods) })
+	w.OnHeal(func(ctx context.Context) error { return bringBack(ctx, w, machine, &pods) })
 	if err := w.PowerOff(ctx, f.Node); err != nil {
 		return err
 	}

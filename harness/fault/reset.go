@@ -29,6 +29,9 @@ type EtcdReset struct{ Node string }
 // Name implements Fault.
 func (f EtcdReset) Name() string { return "connections of " + f.Node + " to etcd reset" }
 
+// Identity implements Fault.
+func (f EtcdReset) Identity() Identity { return at("etcd-reset", f.Node) }
+
 // Mechanism implements Mechanical.
 func (f EtcdReset) Mechanism() string { return "sock_diag on the node, nftables on etcd's machines" }
 
@@ -38,7 +41,7 @@ const resetWithin = 20 * time.Second
 
 // Inject implements Fault. The proof is that the node had connections to etcd, has none any more, and is
 // refused another.
-func (f EtcdReset) Inject(ctx context.Context, w World) error {
+func (f EtcdReset) Inject(ctx context.Context, w *Injection) error {
 	machine, err := w.Machine(f.Node)
 	if err != nil {
 		return err
@@ -53,8 +56,8 @@ func (f EtcdReset) Inject(ctx context.Context, w World) error {
 		return err
 	}
 	for _, m := range w.Etcd().Members() {
-		w.OnHeal(f.Name(), func(context.Context) error { return passResets(m.Machine(), f.Name()) })
-		if err := refuse(m.Machine(), machine.Addr(), f.Name()); err != nil {
+		w.OnHeal(func(context.Context) error { return passResets(m.Machine(), w.Holder()) })
+		if err := refuse(m.Machine(), machine.Addr(), w.Holder()); err != nil {
 			return err
 		}
 	}

@@ -33,12 +33,15 @@ type EtcdCertExpired struct{}
 // Name implements Fault.
 func (EtcdCertExpired) Name() string { return "etcd's certificate expired" }
 
+// Identity implements Fault.
+func (EtcdCertExpired) Identity() Identity { return at("etcd-cert-expired") }
+
 // Available implements Limited.
 func (EtcdCertExpired) Available(w World) error { return secure(w) }
 
 // Inject implements Fault. The proof is a node's handshake that fails for it.
-func (f EtcdCertExpired) Inject(ctx context.Context, w World) error {
-	if err := presentAnother(ctx, w, f.Name(), w.Etcd().Authority(), true); err != nil {
+func (f EtcdCertExpired) Inject(ctx context.Context, w *Injection) error {
+	if err := presentAnother(ctx, w, w.Etcd().Authority(), true); err != nil {
 		return err
 	}
 	return prove(ctx, proofWithin, "a handshake fails for an expired certificate",
@@ -56,16 +59,19 @@ type EtcdCertReplaced struct{}
 // Name implements Fault.
 func (EtcdCertReplaced) Name() string { return "etcd's certificate replaced by another authority's" }
 
+// Identity implements Fault.
+func (EtcdCertReplaced) Identity() Identity { return at("etcd-cert-replaced") }
+
 // Available implements Limited.
 func (EtcdCertReplaced) Available(w World) error { return secure(w) }
 
 // Inject implements Fault. The proof is a node's handshake that fails for it.
-func (f EtcdCertReplaced) Inject(ctx context.Context, w World) error {
+func (f EtcdCertReplaced) Inject(ctx context.Context, w *Injection) error {
 	other, err := etcd.NewAuthority()
 	if err != nil {
 		return err
 	}
-	if err := presentAnother(ctx, w, f.Name(), other, false); err != nil {
+	if err := presentAnother(ctx, w, other, false); err != nil {
 		return err
 	}
 	return prove(ctx, proofWithin, "a handshake fails for an unknown authority",
@@ -77,12 +83,12 @@ func (f EtcdCertReplaced) Inject(ctx context.Context, w World) error {
 }
 
 // presentAnother gives every member another certificate and restarts those that run.
-func presentAnother(ctx context.Context, w World, name string, by *etcd.Authority, expired bool) error {
+func presentAnother(ctx context.Context, w *Injection, by *etcd.Authority, expired bool) error {
 	for _, m := range w.Etcd().Members() {
 		on := m.Machine()
 		// What is put back is a new one of the true authority: another fault may be in place now.
 		good := etcd.Certificate{CommonName: on.Name(), Addr: on.Addr()}
-		w.OnHeal(name, func(ctx context.Context) error {
+		w.OnHeal(func(ctx context.Context) error {
 			if err := w.Etcd().Authority().Equip(on, good, true); err != nil {
 				return err
 			}
@@ -138,17 +144,20 @@ type ClientCertExpired struct{ Node string }
 // Name implements Fault.
 func (f ClientCertExpired) Name() string { return "client certificate of " + f.Node + " expired" }
 
+// Identity implements Fault.
+func (f ClientCertExpired) Identity() Identity { return at("client-cert-expired", f.Node) }
+
 // Available implements Limited.
 func (ClientCertExpired) Available(w World) error { return secure(w) }
 
 // Inject implements Fault. The proof is etcd's alert when the node connects.
-func (f ClientCertExpired) Inject(ctx context.Context, w World) error {
+func (f ClientCertExpired) Inject(ctx context.Context, w *Injection) error {
 	machine, err := w.Machine(f.Node)
 	if err != nil {
 		return err
 	}
 	authority := w.Etcd().Authority()
-	w.OnHeal(f.Name(), func(context.Context) error {
+	w.OnHeal(func(context.Context) error {
 		return authority.Equip(machine, etcd.Certificate{CommonName: etcd.AgentUser}, true)
 	})
 	err = authority.Equip(machine, etcd.Certificate{CommonName: etcd.AgentUser, Expired: true}, true)
@@ -160,7 +169,7 @@ func (f ClientCertExpired) Inject(ctx context.Context, w World) error {
 			return err
 		}
 	}
-	w.OnHeal(f.Name(), func(ctx context.Context) error { return etcd.StartAll(ctx, w.Etcd().Members()) })
+	w.OnHeal(func(ctx context.Context) error { return etcd.StartAll(ctx, w.Etcd().Members()) })
 	if err := etcd.StartAll(ctx, w.Etcd().Members()); err != nil {
 		return err
 	}
@@ -193,11 +202,19 @@ func (f EtcdPermissionRemoved) Name() string {
 	return "permission removed at etcd"
 }
 
+// Identity implements Fault.
+func (f EtcdPermissionRemoved) Identity() Identity {
+	if f.KeepRead {
+		return at("etcd-write-removed")
+	}
+	return at("etcd-permission-removed")
+}
+
 // Available implements Limited.
 func (EtcdPermissionRemoved) Available(w World) error { return secure(w) }
 
 // Inject implements Fault. The proof is that a write with a node's certificate is denied.
-func (f EtcdPermissionRemoved) Inject(ctx context.Context, w World) error {
+func (f EtcdPermissionRemoved) Inject(ctx context.Context, w *Injection) error {
 	set := func(ctx context.Context, read, write bool) error {
 		return withEtcd(ctx, w, func(*clientv3.Client) error {
 			ctx, cancel := context.WithTimeout(ctx, answerWithin)
@@ -205,7 +222,7 @@ func (f EtcdPermissionRemoved) Inject(ctx context.Context, w World) error {
 			return w.Etcd().SetPermission(ctx, w.EtcdPrefix(), read, write)
 		})
 	}
-	w.OnHeal(f.Name(), func(ctx context.Context) error { return set(ctx, true, true) })
+	w.OnHeal(func(ctx context.Context) error { return set(ctx, true, true) })
 	if err := set(ctx, f.KeepRead, false); err != nil {
 		return err
 	}

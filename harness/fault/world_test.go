@@ -16,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/nemesh/nemesh/harness/etcd"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/pod"
 	"github.com/nemesh/nemesh/harness/sandbox"
@@ -67,7 +68,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.store = etcd.New(etcd.Options{Machine: w.machines["etcd"]})
 	must(t, w.store.Start(t.Context()))
-	w.put(t, "/config", "{}")
+	w.put(t, flannelkeys.Config, "{}")
 	return w
 }
 
@@ -103,7 +104,11 @@ func (w *world) PowerOff(ctx context.Context, name string) error {
 	return m.PowerOff(ctx)
 }
 
-func (w *world) OnHeal(name string, heal func(context.Context) error) { w.Push(name, heal) }
+// inject injects a fault.
+func (w *world) inject(t *testing.T, f Fault) error {
+	t.Helper()
+	return f.Inject(t.Context(), w.Begin(w, f))
+}
 
 func (w *world) Machine(name string) (*node.Machine, error) {
 	if m, ok := w.machines[name]; ok && name != "etcd" {
@@ -153,11 +158,11 @@ func (w *world) StartAgentAs(
 	if err != nil {
 		return err
 	}
-	key, err := SubnetKey(env)
+	subnet, err := flannelkeys.ParseEnv(env)
 	if err != nil {
 		return err
 	}
-	return w.register(ctx, name, key, 60)
+	return w.register(ctx, name, subnet.Key(), 60)
 }
 
 // register writes a node's lease as its agent would.
@@ -167,8 +172,8 @@ func (w *world) register(ctx context.Context, name, key string, ttl int64) error
 		if err != nil {
 			return err
 		}
-		value := fmt.Sprintf(`{"PublicIP":%q}`, w.machines[name].Addr())
-		_, err = c.Put(ctx, w.EtcdPrefix()+"/subnets/"+key, value, clientv3.WithLease(lease.ID))
+		value := flannelkeys.Lease{PublicIP: w.machines[name].Addr()}.JSON()
+		_, err = c.Put(ctx, w.EtcdPrefix()+flannelkeys.Subnets+key, value, clientv3.WithLease(lease.ID))
 		return err
 	})
 }

@@ -163,8 +163,12 @@ func (c *capture) read(each func(frame)) {
 			continue // the loopback, which shows every packet twice
 		}
 		each(frame{
-			place: c.place, device: name, at: probe.ReceivedAt(control[:cn]), data: append([]byte(nil), buffer[:n]...),
-			out: link.Pkttype == unix.PACKET_OUTGOING, otherHost: link.Pkttype == unix.PACKET_OTHERHOST,
+			place:     c.place,
+			device:    name,
+			at:        probe.ReceivedAt(control[:cn]),
+			data:      append([]byte(nil), buffer[:n]...),
+			out:       link.Pkttype == unix.PACKET_OUTGOING,
+			otherHost: link.Pkttype == unix.PACKET_OTHERHOST,
 		})
 	}
 }

@@ -110,8 +110,10 @@ func routes() []broken {
 			name:  "route to a wrong device",
 			cause: follow.WrongDevice,
 			breakIt: func(w *world) {
-				w.must(w.nl(1).RouteReplace(&netlink.Route{Dst: ipnet(w.subnet(2)), Scope: unix.RT_SCOPE_LINK,
-					LinkIndex: w.link(1, node.Uplink).Attrs().Index}))
+				w.must(w.nl(1).RouteReplace(&netlink.Route{
+					Dst: ipnet(w.subnet(2)), Scope: unix.RT_SCOPE_LINK,
+					LinkIndex: w.link(1, node.Uplink).Attrs().Index,
+				}))
 			},
 			sentence: `request lost on node01 at flannel\.1: node01 has the route "172\.16\.2\.0/24 dev eth0", ` +
 				`which does not lead to flannel\.1` + gaveUp,
@@ -136,8 +138,10 @@ func routes() []broken {
 		{
 			name: "own subnet into the tunnel", cause: follow.OwnSubnetTunnelled,
 			breakIt: func(w *world) {
-				w.must(w.nl(2).RouteReplace(&netlink.Route{Dst: ipnet(w.subnet(2)), Gw: w.vtep(3).AsSlice(),
-					LinkIndex: w.link(2, device).Attrs().Index, Flags: unix.RTNH_F_ONLINK}))
+				w.must(w.nl(2).RouteReplace(&netlink.Route{
+					Dst: ipnet(w.subnet(2)), Gw: w.vtep(3).AsSlice(),
+					LinkIndex: w.link(2, device).Attrs().Index, Flags: unix.RTNH_F_ONLINK,
+				}))
 				w.connectedGone(2)
 			},
 			sentence: `request lost on node02 at flannel\.1: node02 sends its own subnet into the tunnel ` +
@@ -160,14 +164,18 @@ func routes() []broken {
 }
 
 func (w *world) noDefault(n int) {
-	w.must(w.nl(n).RouteDel(&netlink.Route{LinkIndex: w.link(n, node.Uplink).Attrs().Index,
-		Gw: w.fab.Gateway().AsSlice()}))
+	w.must(w.nl(n).RouteDel(&netlink.Route{
+		LinkIndex: w.link(n, node.Uplink).Attrs().Index,
+		Gw:        w.fab.Gateway().AsSlice(),
+	}))
 }
 
 // connectedGone removes the route that came with the bridge's address.
 func (w *world) connectedGone(n int) {
-	_ = w.nl(n).RouteDel(&netlink.Route{LinkIndex: w.link(n, bridge).Attrs().Index, Dst: ipnet(w.subnet(n)),
-		Scope: unix.RT_SCOPE_LINK})
+	_ = w.nl(n).RouteDel(&netlink.Route{
+		LinkIndex: w.link(n, bridge).Attrs().Index, Dst: ipnet(w.subnet(n)),
+		Scope: unix.RT_SCOPE_LINK,
+	})
 }
 
 func devices() []broken {
@@ -444,8 +452,10 @@ func rules() []broken {
 			cause: follow.RPFilter,
 			breakIt: func(w *world) {
 				w.must(w.nodes[1].Sysctl("net.ipv4.conf.all.rp_filter", "1"))
-				w.must(w.nl(2).RouteReplace(&netlink.Route{Dst: ipnet(w.subnet(1)), Gw: w.uplink(1).AsSlice(),
-					LinkIndex: w.link(2, node.Uplink).Attrs().Index}))
+				w.must(w.nl(2).RouteReplace(&netlink.Route{
+					Dst: ipnet(w.subnet(1)), Gw: w.uplink(1).AsSlice(),
+					LinkIndex: w.link(2, node.Uplink).Attrs().Index,
+				}))
 			},
 			sentence: `request lost on node02 at flannel\.1: reverse path filtering refuses the source ` +
 				`172\.16\.1\.2: ` +

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 )
 
 // Explain says what became of a packet, from where it was seen and what the kernels hold. It is pure: the
@@ -117,7 +119,7 @@ func (l leg) dropped() (Verdict, bool) {
 		if !r.Drop || r.Direction != l.direction {
 			continue
 		}
-		rule, known := l.o.State[r.Place].rule(r)
+		rule, known := ruleOf(l.o.State[r.Place], r)
 		what := fmt.Sprintf("rule %q (handle %d)", rule.Text, r.Handle)
 		switch {
 		case r.Handle == 0:
@@ -126,8 +128,10 @@ func (l leg) dropped() (Verdict, bool) {
 			what = fmt.Sprintf("the rule with handle %d, which has gone since,", r.Handle)
 		}
 		where := fmt.Sprintf("in chain %s of table %s %s", r.Chain, r.Family, r.Table)
-		v := Verdict{Cause: RuleDropped, Node: r.Place, Device: l.lastDeviceOn(r.Place),
-			Sentence: fmt.Sprintf("%s dropped on %s by %s %s", l.direction, r.Place, what, where)}
+		v := Verdict{
+			Cause: RuleDropped, Node: r.Place, Device: l.lastDeviceOn(r.Place),
+			Sentence: fmt.Sprintf("%s dropped on %s by %s %s", l.direction, r.Place, what, where),
+		}
 		switch {
 		case r.Place == SwitchName:
 			v.Cause = UnderlayCut
@@ -170,13 +174,13 @@ func (l leg) looped() (Verdict, bool) {
 	if !again && !expired || len(round) == 0 {
 		return Verdict{}, false
 	}
-	if r, ok := l.o.State[l.to.Name].lookup(l.dstAddr); ok && l.to.Device != "" && r.Device == l.to.Device {
+	if r, ok := l.o.State[l.to.Name].Lookup(l.dstAddr); ok && l.to.Device != "" && r.Device == l.to.Device {
 		return l.ownSubnetTunnelled(r), true
 	}
 	var routes []string
 	for _, name := range round {
-		if r, ok := l.o.State[name].lookup(l.dstAddr); ok {
-			routes = append(routes, fmt.Sprintf("%s has %q", name, r))
+		if r, ok := l.o.State[name].Lookup(l.dstAddr); ok {
+			routes = append(routes, fmt.Sprintf("%s has %q", name, words(r)))
 		}
 	}
 	node := l.o.node(round[0])
@@ -187,7 +191,7 @@ func (l leg) looped() (Verdict, bool) {
 // rewritten finds a reply that goes elsewhere, since the request arrived with another source.
 func (l leg) rewritten() (Verdict, bool) {
 	if l.direction != Reply || !l.dst.IsPod() || l.dstAddr == l.dst.Addr ||
-		l.o.State[l.to.Name].holds(l.dstAddr) {
+		l.o.State[l.to.Name].Holds(l.dstAddr) {
 		return Verdict{}, false
 	}
 	place := l.to.Name
@@ -199,7 +203,7 @@ func (l leg) rewritten() (Verdict, bool) {
 	}
 	by := ""
 	for _, r := range l.o.Rules {
-		rule, ok := l.o.State[r.Place].rule(r)
+		rule, ok := ruleOf(l.o.State[r.Place], r)
 		text := strings.ToLower(rule.Text)
 		if ok && r.Place == place && (strings.Contains(text, "snat") || strings.Contains(text, "masquerade")) {
 			by = fmt.Sprintf(" (rule %q in chain %s of table %s %s)", rule.Text, r.Chain, r.Family, r.Table)
@@ -249,13 +253,13 @@ func (l leg) wrongAddress(mac string, to netip.Addr) Verdict {
 }
 
 // lease finds whose subnet an address is in.
-func (l leg) lease(a netip.Addr) (Lease, bool) {
+func (l leg) lease(a netip.Addr) (flannelkeys.Lease, bool) {
 	for _, have := range l.o.Leases {
 		if have.Subnet.Contains(a) {
 			return have, true
 		}
 	}
-	return Lease{}, false
+	return flannelkeys.Lease{}, false
 }
 
 // subnet names the subnet of an address; the address alone when no lease is known.
@@ -323,7 +327,7 @@ func (l leg) who(a netip.Addr) string {
 		names = append(names, n.Name)
 	}
 	for _, name := range names {
-		if l.o.State[name].holds(a) {
+		if l.o.State[name].Holds(a) {
 			return fmt.Sprintf("%s (%s)", name, a)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/nemesh/nemesh/harness/observe"
 )
 
 // encapsulation is by how much VXLAN makes a packet longer: IPv4, UDP, VXLAN and the inner Ethernet header.
@@ -24,11 +26,11 @@ func (l leg) routed(n Node, in, want string, before Sighting) Verdict {
 			return v
 		}
 	}
-	route, found := st.lookup(l.dstAddr)
+	route, found := st.Lookup(l.dstAddr)
 	if v, ok := l.routeLeads(n, want, route, found); ok {
 		return v
 	}
-	device, _ := st.link(want)
+	device, _ := st.Link(want)
 	if over := max(before.Length, l.o.Size) - device.MTU; over > 0 && l.o.Size > 0 {
 		return l.lost(
 			PacketTooBig,
@@ -44,8 +46,8 @@ func (l leg) routed(n Node, in, want string, before Sighting) Verdict {
 	if route.Via.IsValid() {
 		next = route.Via
 	}
-	neighbour, known := st.neighbour(want, next)
-	if known && neighbour.resolved() {
+	neighbour, known := st.Neighbour(want, next)
+	if known && resolved(neighbour) {
 		return l.unexplained(before)
 	}
 	state := "is not in the table"
@@ -64,7 +66,7 @@ func (l leg) routed(n Node, in, want string, before Sighting) Verdict {
 
 // notForUs says that a frame arrived whose MAC is not that of the device.
 func (l leg) notForUs(n Node, before Sighting) Verdict {
-	device, _ := l.o.State[n.Name].link(before.Device)
+	device, _ := l.o.State[n.Name].Link(before.Device)
 	if before.Device != n.Device {
 		return l.lost(Unexplained, n.Name, before.Device, "it was sent to %s, and %s has %s", before.DstMAC,
 			before.Device, device.MAC)
@@ -89,7 +91,7 @@ func (l leg) deviceFit(n Node, want string) (Verdict, bool) {
 	case n.Uplink:
 		missing, down = UplinkDown, UplinkDown
 	}
-	link, ok := l.o.State[n.Name].link(want)
+	link, ok := l.o.State[n.Name].Link(want)
 	switch {
 	case !ok:
 		return l.lost(missing, n.Name, want, "there is no %s on %s", want, n.Name), true
@@ -119,13 +121,13 @@ func (l leg) mayForward(n Node, in string) (Verdict, bool) {
 
 // refused asks whether reverse path filtering has dropped what came in.
 func (l leg) refused(place, in string, src netip.Addr) (Verdict, bool) {
-	back, refused := l.o.State[place].refusedByRPFilter(in, src)
+	back, refused := refusedByRPFilter(l.o.State[place], in, src)
 	if !refused {
 		return Verdict{}, false
 	}
 	way := "there is no way back to it"
 	if back.Dst.IsValid() {
-		way = fmt.Sprintf("the way back to it is %s, not by %s", back, in)
+		way = fmt.Sprintf("the way back to it is %s, not by %s", words(back), in)
 	}
 	return l.lost(RPFilter, place, in, "reverse path filtering refuses the source %s: %s", src, way), true
 }
@@ -136,29 +138,30 @@ var refusing = map[string]Cause{
 }
 
 // routeLeads asks whether the route leads where it should.
-func (l leg) routeLeads(n Node, want string, route Route, found bool) (Verdict, bool) {
+func (l leg) routeLeads(n Node, want string, route observe.Route, found bool) (Verdict, bool) {
 	subnet := l.subnet(l.dstAddr)
 	if !found {
 		return l.lost(NoRoute, n.Name, want, "no route on %s to %s", n.Name, subnet), true
 	}
 	if c, ok := refusing[route.Type]; ok {
-		return l.lost(c, n.Name, want, "%s has the route %q", n.Name, route), true
+		return l.lost(c, n.Name, want, "%s has the route %q", n.Name, words(route)), true
 	}
 	switch {
 	case route.Device == want && route.Type == "unicast" && (route.Dst.Bits() > 0 || want == n.Uplink):
 		return Verdict{}, false
 	case route.Dst.Bits() == 0:
-		return l.lost(NoRoute, n.Name, want, "no route on %s to %s: it takes %q", n.Name, subnet, route), true
+		return l.lost(NoRoute, n.Name, want, "no route on %s to %s: it takes %q", n.Name, subnet,
+			words(route)), true
 	case want == n.Bridge && route.Device == n.Device && n.Device != "":
 		return l.ownSubnetTunnelled(route), true
 	}
-	return l.lost(WrongDevice, n.Name, want, "%s has the route %q, which does not lead to %s", n.Name, route,
-		want), true
+	return l.lost(WrongDevice, n.Name, want, "%s has the route %q, which does not lead to %s", n.Name,
+		words(route), want), true
 }
 
-func (l leg) ownSubnetTunnelled(route Route) Verdict {
+func (l leg) ownSubnetTunnelled(route observe.Route) Verdict {
 	return l.lost(OwnSubnetTunnelled, l.to.Name, l.to.Device, "%s sends its own subnet into the tunnel (%q)",
-		l.to.Name, route)
+		l.to.Name, words(route))
 }
 
 // encapsulated asks why a packet that went into the VXLAN device did not come out of the uplink.
@@ -167,7 +170,7 @@ func (l leg) encapsulated(before Sighting) Verdict {
 	if v, ok := l.deviceFit(n, n.Uplink); ok {
 		return v
 	}
-	entry, ok := st.fdb(n.Device, before.DstMAC)
+	entry, ok := forwarding(st, n.Device, before.DstMAC)
 	if !ok {
 		lease, known := l.lease(l.dstAddr)
 		if known && lease.VtepMAC != "" && lease.VtepMAC != before.DstMAC {
@@ -176,10 +179,10 @@ func (l leg) encapsulated(before Sighting) Verdict {
 		}
 		return l.lost(FDBMissing, n.Name, n.Device, "no FDB entry for %s%s", before.DstMAC, l.leaseSays(l.dstAddr))
 	}
-	if entry.Dst != l.to.Addr {
-		return l.wrongAddress(before.DstMAC, entry.Dst)
+	if entry.IP != l.to.Addr {
+		return l.wrongAddress(before.DstMAC, entry.IP)
 	}
-	route, ok := st.lookup(entry.Dst)
+	route, ok := st.Lookup(entry.IP)
 	if !ok {
 		return l.lost(
 			UnderlayNoRoute,
@@ -187,15 +190,15 @@ func (l leg) encapsulated(before Sighting) Verdict {
 			n.Device,
 			"no route on %s to %s, the other end of the tunnel",
 			n.Name,
-			entry.Dst,
+			entry.IP,
 		)
 	}
-	next := entry.Dst
+	next := entry.IP
 	if route.Via.IsValid() {
 		next = route.Via
 	}
-	neighbour, known := st.neighbour(route.Device, next)
-	if known && neighbour.resolved() {
+	neighbour, known := st.Neighbour(route.Device, next)
+	if known && resolved(neighbour) {
 		return l.unexplained(before)
 	}
 	state := "is not in the table"
@@ -233,12 +236,12 @@ func (l leg) cut() (Verdict, bool) {
 
 // farUplink asks whether the other node is on the underlay at all.
 func (l leg) farUplink() (Verdict, bool) {
-	port, ok := l.o.State[SwitchName].link(l.to.Port)
+	port, ok := l.o.State[SwitchName].Link(l.to.Port)
 	if ok && !port.Up {
 		return l.lost(UplinkNoCarrier, SwitchName, l.to.Port, "the port of %s on the switch is down",
 			l.to.Name), true
 	}
-	uplink, there := l.o.State[l.to.Name].link(l.to.Uplink)
+	uplink, there := l.o.State[l.to.Name].Link(l.to.Uplink)
 	switch {
 	case there && !uplink.Up:
 		return l.lost(UplinkDown, l.to.Name, l.to.Uplink, "%s of %s is down", l.to.Uplink, l.to.Name), true
@@ -254,7 +257,7 @@ func (l leg) onUnderlay(s stage, before Sighting) Verdict {
 		return v
 	}
 	if s.kind == portIn {
-		port, ok := l.o.State[SwitchName].link(l.from.Port)
+		port, ok := l.o.State[SwitchName].Link(l.from.Port)
 		if !ok || !port.Up {
 			return l.lost(UplinkNoCarrier, SwitchName, l.from.Port, "the port of %s on the switch is down",
 				l.from.Name)
@@ -274,7 +277,7 @@ func (l leg) onUnderlay(s stage, before Sighting) Verdict {
 	for _, at := range []struct{ place, device string }{
 		{SwitchName, l.to.Port}, {l.to.Name, l.to.Uplink},
 	} {
-		link, _ := l.o.State[at.place].link(at.device)
+		link, _ := l.o.State[at.place].Link(at.device)
 		if over := length - link.MTU; over > 0 {
 			return l.lost(MTUBlackHole, at.place, at.device, "larger than the path's MTU by %d bytes (%s takes %d), "+
 				"and dropped without a word", over, at.device, link.MTU)
@@ -283,13 +286,13 @@ func (l leg) onUnderlay(s stage, before Sighting) Verdict {
 	return l.unexplained(before)
 }
 
-// strayed finds a packet to a pod that left by the default route: of an overlay without a tunnel, it looks on
-// the uplink as if it were on its way.
+// strayed finds a packet to a pod that left by the default route: of an overlay without a tunnel, it looks
+// on the uplink as if it were on its way.
 func (l leg) strayed() (Verdict, bool) {
 	if !l.dst.IsPod() || l.tunnelled() {
 		return Verdict{}, false
 	}
-	route, found := l.o.State[l.from.Name].lookup(l.dstAddr)
+	route, found := l.o.State[l.from.Name].Lookup(l.dstAddr)
 	if !found || route.Dst.Bits() > 0 {
 		return Verdict{}, false
 	}
@@ -300,7 +303,7 @@ func (l leg) strayed() (Verdict, bool) {
 // decapsulated asks why what came in by the uplink did not come out of the VXLAN device.
 func (l leg) decapsulated(before Sighting) Verdict {
 	n := l.to
-	link, ok := l.o.State[n.Name].link(n.Device)
+	link, ok := l.o.State[n.Name].Link(n.Device)
 	switch {
 	case !ok:
 		return l.lost(VXLANMissing, n.Name, n.Device, "there is no %s on %s", n.Device, n.Name)

@@ -1,11 +1,15 @@
 package follow
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/nemesh/nemesh/harness/observe"
+)
 
 // fromPod asks why a pod did not send.
 func (l leg) fromPod() Verdict {
 	pod, st := l.src, l.o.State[l.src.Name]
-	link, ok := st.link(pod.Device)
+	link, ok := st.Link(pod.Device)
 	switch {
 	case !ok:
 		return l.lost(PodLinkMissing, pod.Name, pod.Device, "%s has no %s", pod.Name, pod.Device)
@@ -17,9 +21,9 @@ func (l leg) fromPod() Verdict {
 			return v
 		}
 	}
-	route, found := st.lookup(l.dstAddr)
+	route, found := st.Lookup(l.dstAddr)
 	if c, ok := refusing[route.Type]; ok {
-		return l.lost(c, pod.Name, pod.Device, "%s has the route %q", pod.Name, route)
+		return l.lost(c, pod.Name, pod.Device, "%s has the route %q", pod.Name, words(route))
 	}
 	if !found {
 		return l.lost(PodNoRoute, pod.Name, pod.Device, "%s has no route to %s, and no default route", pod.Name,
@@ -33,13 +37,13 @@ func (l leg) fromPod() Verdict {
 	if route.Via.IsValid() {
 		next = route.Via
 	}
-	if neighbour, known := st.neighbour(route.Device, next); known && neighbour.resolved() {
+	if neighbour, known := st.Neighbour(route.Device, next); known && resolved(neighbour) {
 		return l.unexplained(Sighting{})
 	}
 	if v, ok := l.podAttached(pod, l.from); ok {
 		return v
 	}
-	if route.Via.IsValid() && !l.o.State[l.from.Name].holds(next) {
+	if route.Via.IsValid() && !l.o.State[l.from.Name].Holds(next) {
 		return l.lost(GatewayMissing, l.from.Name, l.from.Bridge,
 			"%s does not have the address %s, which is the gateway of %s%s", l.from.Bridge, next, pod.Name,
 			l.unanswered(pod.Name, pod.Device, next))
@@ -53,10 +57,10 @@ func (l leg) notAnswered() (Verdict, bool) {
 	pod, st := l.src, l.o.State[l.src.Name]
 	request, _ := l.o.leg(Request).arrival()
 	switch {
-	case st.sysctl("icmp_echo_ignore_all") != 0:
+	case st.Sysctl("icmp_echo_ignore_all") != 0:
 		return l.lost(EchoRefused, pod.Name, pod.Device,
 			"%s got the request and ignores echoes (net.ipv4.icmp_echo_ignore_all = 1)", pod.Name), true
-	case !st.holds(pod.Addr):
+	case !st.Holds(pod.Addr):
 		return l.addressMissing(pod), true
 	}
 	return l.refused(pod.Name, pod.Device, request.Src)
@@ -79,7 +83,7 @@ func (l leg) podAttached(pod End, n Node) (Verdict, bool) {
 	if !ok {
 		return l.lost(PodLinkMissing, n.Name, n.Bridge, "there is no veth of %s on %s", pod.Name, n.Name), true
 	}
-	bridge, there := l.o.State[n.Name].link(n.Bridge)
+	bridge, there := l.o.State[n.Name].Link(n.Bridge)
 	switch {
 	case !there:
 		return l.lost(BridgeMissing, n.Name, n.Bridge, "there is no %s on %s", n.Bridge, n.Name), true
@@ -99,7 +103,7 @@ func (l leg) beforeBridge(pod End, n Node, before Sighting) Verdict {
 	if v, ok := l.podAttached(pod, n); ok {
 		return v
 	}
-	bridge, _ := l.o.State[n.Name].link(n.Bridge)
+	bridge, _ := l.o.State[n.Name].Link(n.Bridge)
 	if before.DstMAC != "" && before.DstMAC != bridge.MAC {
 		return l.lost(GatewayMissing, n.Name, n.Bridge, "%s sends to %s, and %s has %s", pod.Name, before.DstMAC,
 			n.Bridge, bridge.MAC)
@@ -113,7 +117,7 @@ func (l leg) podSilent(n Node, next netip.Addr, state string) Verdict {
 		return v
 	}
 	asked := l.unanswered(n.Name, n.Bridge, next)
-	if !l.o.State[l.dst.Name].holds(l.dst.Addr) {
+	if !l.o.State[l.dst.Name].Holds(l.dst.Addr) {
 		v := l.addressMissing(l.dst)
 		v.Node, v.Device = n.Name, n.Bridge
 		v.Sentence = l.lost("", n.Name, n.Bridge, "neighbour %s %s%s: %s does not have that address", next, state,
@@ -125,7 +129,7 @@ func (l leg) podSilent(n Node, next netip.Addr, state string) Verdict {
 
 // podReachable asks whether the links to a pod are fit.
 func (l leg) podReachable(n Node) (Verdict, bool) {
-	link, ok := l.o.State[l.dst.Name].link(l.dst.Device)
+	link, ok := l.o.State[l.dst.Name].Link(l.dst.Device)
 	if ok && !link.Up {
 		return l.lost(PodLinkDown, l.dst.Name, l.dst.Device, "%s of %s is down", l.dst.Device, l.dst.Name), true
 	}
@@ -138,10 +142,10 @@ func (l leg) toPod(before Sighting) Verdict {
 		return v
 	}
 	veth, _ := l.o.veth(l.dst)
-	link, _ := l.o.State[l.dst.Name].link(l.dst.Device)
+	link, _ := l.o.State[l.dst.Name].Link(l.dst.Device)
 	for _, at := range []struct {
 		place string
-		Link
+		observe.Link
 	}{{l.to.Name, veth}, {l.dst.Name, link}} {
 		if over := before.Length - at.MTU; over > 0 {
 			return l.lost(MTUBlackHole, at.place, at.Name, "larger than the path's MTU by %d bytes (%s takes %d), "+
@@ -162,7 +166,7 @@ func (l leg) afterArrival(last stage) Verdict {
 		return l.notForUs(l.to, arrived)
 	}
 	if arrived.OtherHost {
-		link, _ := l.o.State[last.place].link(last.device)
+		link, _ := l.o.State[last.place].Link(last.device)
 		return l.lost(PodUnanswered, last.place, last.device, "it came with the MAC %s, and %s has %s",
 			arrived.DstMAC, last.device, link.MAC)
 	}

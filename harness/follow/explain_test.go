@@ -4,12 +4,15 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/nemesh/nemesh/harness/flannelkeys"
+	"github.com/nemesh/nemesh/harness/observe"
 )
 
 // healthy is the state of two nodes with a pod each, as Explain sees it: node n is 192.168.200.20n with the
 // subnet 172.16.n.0/24.
 func healthy() Observation {
-	o := Observation{State: map[string]State{SwitchName: {Links: []Link{
+	o := Observation{State: map[string]observe.State{SwitchName: {Links: []observe.Link{
 		{Index: 2, Name: "node01", Up: true, Carrier: true, MTU: 1500},
 		{Index: 3, Name: "node02", Up: true, Carrier: true, MTU: 1500},
 	}}}}
@@ -25,28 +28,34 @@ func healthy() Observation {
 		} else {
 			o.To = end
 		}
-		o.Nodes = append(o.Nodes, Node{Name: name, Addr: uplink(n), Bridge: "cni0", Device: "flannel.1",
-			Uplink: "eth0", Port: name})
+		o.Nodes = append(o.Nodes, Node{
+			Name: name, Addr: uplink(n), Bridge: "cni0", Device: "flannel.1",
+			Uplink: "eth0", Port: name,
+		})
 		o.Leases = append(
 			o.Leases,
-			Lease{Subnet: netip.PrefixFrom(vtep(n), 24), PublicIP: uplink(n), VtepMAC: mac(n)},
+			flannelkeys.Lease{Subnet: netip.PrefixFrom(vtep(n), 24), PublicIP: uplink(n), VtepMAC: mac(n)},
 		)
-		o.State[name] = State{
-			Links: []Link{
+		o.State[name] = observe.State{
+			Links: []observe.Link{
 				{Index: 2, Name: "eth0", Up: true, Carrier: true, MTU: 1500},
-				{Index: 3, Name: "flannel.1", Type: "vxlan", Up: true, Carrier: true, MTU: 1450, MAC: mac(n), VNI: 1,
-					Port: 8472},
+				{
+					Index: 3, Name: "flannel.1", Type: "vxlan", Up: true, Carrier: true, MTU: 1450, MAC: mac(n), VNI: 1,
+					Port: 8472,
+				},
 				{Index: 4, Name: "cni0", Type: "bridge", Up: true, Carrier: true, MTU: 1450, MAC: "0a:01"},
 				{Index: 5, Name: "veth1", Type: "veth", Up: true, Carrier: true, MTU: 1450, Master: 4, Peer: 2},
 			},
-			Addresses: []Address{
-				{"eth0", netip.PrefixFrom(uplink(n), 24)},
-				{"cni0", netip.PrefixFrom(vtep(n).Next(), 24)},
-				{"flannel.1", netip.PrefixFrom(vtep(n), 32)},
+			Addresses: []observe.Address{
+				{Device: "eth0", Prefix: netip.PrefixFrom(uplink(n), 24)},
+				{Device: "cni0", Prefix: netip.PrefixFrom(vtep(n).Next(), 24)},
+				{Device: "flannel.1", Prefix: netip.PrefixFrom(vtep(n), 32)},
 			},
-			Routes: []Route{
-				{Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, 200, 0}), 24), Device: "eth0", Type: "unicast",
-					Table: 254},
+			Routes: []observe.Route{
+				{
+					Dst: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, 200, 0}), 24), Device: "eth0", Type: "unicast",
+					Table: 254,
+				},
 				{Dst: netip.PrefixFrom(vtep(n), 24), Device: "cni0", Type: "unicast", Table: 254},
 				{
 					Dst:    netip.PrefixFrom(vtep(peer), 24),
@@ -56,19 +65,25 @@ func healthy() Observation {
 					Table:  254,
 				},
 			},
-			Neighbours: []Neighbour{{"flannel.1", vtep(peer), mac(peer), "PERMANENT"},
-				{"eth0", uplink(peer), "0a:03", "REACHABLE"}},
-			FDB:     []FDBEntry{{"flannel.1", mac(peer), uplink(peer)}},
+			Neighbours: []observe.Neighbour{
+				{Device: "flannel.1", IP: vtep(peer), MAC: mac(peer), State: "PERMANENT"},
+				{Device: "eth0", IP: uplink(peer), MAC: "0a:03", State: "REACHABLE"},
+			},
+			FDB:     []observe.Neighbour{{Device: "flannel.1", MAC: mac(peer), IP: uplink(peer)}},
 			Sysctls: map[string]string{"ip_forward": "1", "conf/all/rp_filter": "0"},
 		}
-		o.State[pod] = State{
-			Links: []Link{
+		o.State[pod] = observe.State{
+			Links: []observe.Link{
 				{Index: 2, Name: "eth0", Type: "veth", Up: true, Carrier: true, MTU: 1450, MAC: "0a:02", Peer: 5},
 			},
-			Addresses: []Address{{"eth0", netip.PrefixFrom(end.Addr, 24)}},
-			Routes: []Route{{Dst: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Via: vtep(n).Next(), Device: "eth0",
-				Type: "unicast", Table: 254}},
-			Neighbours: []Neighbour{{"eth0", vtep(n).Next(), "0a:01", "REACHABLE"}},
+			Addresses: []observe.Address{{Device: "eth0", Prefix: netip.PrefixFrom(end.Addr, 24)}},
+			Routes: []observe.Route{{
+				Dst: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Via: vtep(n).Next(),
+				Device: "eth0", Type: "unicast", Table: 254,
+			}},
+			Neighbours: []observe.Neighbour{
+				{Device: "eth0", IP: vtep(n).Next(), MAC: "0a:01", State: "REACHABLE"},
+			},
 		}
 	}
 	return o
@@ -78,8 +93,10 @@ func healthy() Observation {
 func (o *Observation) seenUntil(direction string, n int) {
 	l := o.leg(direction)
 	for i, s := range l.stages()[:n] {
-		have := Sighting{Place: s.place, Device: s.device, Out: s.out, Direction: direction, Src: l.src.Addr,
-			Dst: l.dst.Addr, TTL: 62, Length: 84, At: time.Unix(0, int64(i)), DstMAC: "0a:01"}
+		have := Sighting{
+			Place: s.place, Device: s.device, Out: s.out, Direction: direction, Src: l.src.Addr,
+			Dst: l.dst.Addr, TTL: 62, Length: 84, At: time.Unix(0, int64(i)), DstMAC: "0a:01",
+		}
 		switch {
 		case s.kind >= uplinkOut && s.kind <= uplinkIn:
 			have.Tunnel = &Tunnel{Src: l.from.Addr, Dst: l.to.Addr, Port: 8472, VNI: 1}
@@ -139,11 +156,15 @@ func TestExplain(t *testing.T) {
 				o.seenUntil(Request, whole)
 				o.seenUntil(Reply, 3)
 				s := o.State["node02"]
-				s.Neighbours = []Neighbour{{"flannel.1", netip.MustParseAddr("172.16.1.0"), "", "FAILED"}}
+				s.Neighbours = []observe.Neighbour{
+					{Device: "flannel.1", IP: netip.MustParseAddr("172.16.1.0"), State: "FAILED"},
+				}
 				o.State["node02"] = s
 				for range 3 {
-					o.ARP = append(o.ARP, ARP{Place: "node02", Device: "flannel.1", Out: true, Request: true,
-						Target: netip.MustParseAddr("172.16.1.0")})
+					o.ARP = append(o.ARP, ARP{
+						Place: "node02", Device: "flannel.1", Out: true, Request: true,
+						Target: netip.MustParseAddr("172.16.1.0"),
+					})
 				}
 				o.ICMP = []ICMPError{{Reporter: netip.MustParseAddr("172.16.2.1"), Type: 3, Code: 1, Direction: Reply}}
 			}, NeighbourUnresolved,
@@ -154,8 +175,10 @@ func TestExplain(t *testing.T) {
 		"a rule that has gone since": {
 			func(o *Observation) {
 				o.seenUntil(Request, 3)
-				o.Rules = []RuleVerdict{{Place: "node01", Direction: Request, Family: "ip", Table: "filter",
-					Chain: "FORWARD", Handle: 9, Drop: true}}
+				o.Rules = []RuleVerdict{{
+					Place: "node01", Direction: Request, Family: "ip", Table: "filter",
+					Chain: "FORWARD", Handle: 9, Drop: true,
+				}}
 				o.Drops = []Drop{{Reason: "NETFILTER_DROP"}, {Reason: "NETFILTER_DROP"}}
 			}, RuleDropped,
 			"request dropped on node01 by the rule with handle 9, which has gone since, in chain FORWARD of " +
@@ -177,8 +200,10 @@ func TestExplain(t *testing.T) {
 				o.Nodes[0].Device, o.Nodes[1].Device = "", ""
 				o.seenUntil(Request, 5)
 				s := o.State["node01"]
-				s.Routes[2] = Route{Dst: netip.MustParsePrefix("0.0.0.0/0"),
-					Via: netip.MustParseAddr("192.168.200.1"), Device: "eth0", Type: "unicast", Table: 254}
+				s.Routes[2] = observe.Route{
+					Dst: netip.MustParsePrefix("0.0.0.0/0"),
+					Via: netip.MustParseAddr("192.168.200.1"), Device: "eth0", Type: "unicast", Table: 254,
+				}
 				o.State["node01"] = s
 			}, NoRoute,
 			`request lost on node01 at eth0: no route on node01 to 172.16.2.0/24: it takes "default via ` +
@@ -215,30 +240,5 @@ func TestHopsOfReplyOnlyAfterRequest(t *testing.T) {
 	o.seenUntil(Request, whole)
 	if hops := o.Hops(); len(hops) != 2*whole || !hops[whole-1].Seen || hops[whole].Seen {
 		t.Errorf("%+v", hops)
-	}
-}
-
-func TestLookup(t *testing.T) {
-	p := netip.MustParsePrefix
-	s := State{Routes: []Route{
-		{Dst: p("0.0.0.0/0"), Device: "eth0", Type: "unicast", Table: 254},
-		{Dst: p("172.16.0.0/16"), Device: "a", Type: "unicast", Table: 254},
-		{Dst: p("172.16.2.0/24"), Device: "b", Type: "unicast", Table: 254, Metric: 10},
-		{Dst: p("172.16.2.0/24"), Device: "c", Type: "unicast", Table: 254, Metric: 5},
-		{Dst: p("172.16.3.0/24"), Type: "throw", Table: 254},
-		{Dst: p("172.16.3.0/24"), Device: "d", Type: "unicast", Table: 253},
-		{Dst: p("172.16.2.1/32"), Device: "lo", Type: "local", Table: 255},
-		{Dst: p("172.16.2.9/32"), Device: "x", Type: "unicast", Table: 100},
-	}}
-	for addr, want := range map[string]string{
-		"8.8.8.8": "eth0", "172.16.9.1": "a", "172.16.2.2": "c", "172.16.2.1": "lo", "172.16.2.9": "c",
-		"172.16.3.4": "d",
-	} {
-		if r, ok := s.lookup(netip.MustParseAddr(addr)); !ok || r.Device != want {
-			t.Errorf("%s goes to %q, want %s", addr, r.Device, want)
-		}
-	}
-	if r, ok := (State{}).lookup(netip.MustParseAddr("8.8.8.8")); ok {
-		t.Errorf("found %v in nothing", r)
 	}
 }

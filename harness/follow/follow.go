@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netns"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/nemesh/nemesh/harness/observe"
 )
 
 const (
@@ -224,12 +226,12 @@ func (f *follower) directionOf(outer netip.Addr) string {
 }
 
 // readStates reads what all namespaces hold. Those that cannot be read are noted.
-func (f *follower) readStates() map[string]State {
-	states := map[string]State{}
+func (f *follower) readStates() map[string]observe.State {
+	states := map[string]observe.State{}
 	var reading sync.WaitGroup
 	for _, p := range f.places {
 		reading.Go(func() {
-			s, err := Read(p.ns)
+			s, err := observe.Read(p.ns)
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			states[p.name] = s
@@ -270,7 +272,7 @@ func (f *follower) stop() {
 }
 
 // trace puts together what was found out.
-func (f *follower) trace(states map[string]State) Trace {
+func (f *follower) trace(states map[string]observe.State) Trace {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	o := f.seen

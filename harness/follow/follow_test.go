@@ -176,7 +176,8 @@ func probed(tb testing.TB, w *world) *probe.Mesh {
 	mesh := probe.NewMesh(probe.Options{Interval: 10 * time.Millisecond})
 	tb.Cleanup(mesh.Close)
 	for n := 1; n <= 3; n++ {
-		w.must(mesh.Add(probe.Endpoint{Name: w.path(n, n).From.Name, NS: w.pods[n-1], Addr: w.pod(n)}))
+		end := w.path(n, n).From
+		w.must(mesh.Add(probe.Endpoint{Name: end.Name, Node: end.Node, NS: w.pods[n-1], Addr: w.pod(n)}))
 	}
 	for a := 1; a <= 3; a++ {
 		for b := 1; b <= 3; b++ {

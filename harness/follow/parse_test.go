@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/google/nftables/expr"
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/mdlayher/netlink"
@@ -21,8 +20,10 @@ var (
 )
 
 func ethernet(kind layers.EthernetType) *layers.Ethernet {
-	return &layers.Ethernet{SrcMAC: []byte{10, 0, 0, 0, 0, 1}, DstMAC: []byte{10, 0, 0, 0, 0, 2},
-		EthernetType: kind}
+	return &layers.Ethernet{
+		SrcMAC: []byte{10, 0, 0, 0, 0, 1}, DstMAC: []byte{10, 0, 0, 0, 0, 2},
+		EthernetType: kind,
+	}
 }
 
 func ipHeader(proto layers.IPProtocol, src, dst []byte) *layers.IPv4 {
@@ -50,8 +51,10 @@ func build(t *testing.T, parts ...gopacket.SerializableLayer) []byte {
 
 // bare is an echo on a wire, and quoted an error that quotes one.
 func bare(t *testing.T, kind uint8, data []byte) []byte {
-	return build(t, append([]gopacket.SerializableLayer{ethernet(layers.EthernetTypeIPv4),
-		ipHeader(layers.IPProtocolICMPv4, hostA, hostB)}, echoOf(kind, data)...)...)
+	return build(t, append([]gopacket.SerializableLayer{
+		ethernet(layers.EthernetTypeIPv4),
+		ipHeader(layers.IPProtocolICMPv4, hostA, hostB),
+	}, echoOf(kind, data)...)...)
 }
 
 func quoted(t *testing.T, kind, code uint8, data []byte) []byte {
@@ -73,10 +76,12 @@ func inVXLAN(t *testing.T, inner []byte) []byte {
 
 func TestDecodeAndFilter(t *testing.T) {
 	other := [markLength]byte{9}
-	arp := build(t, ethernet(layers.EthernetTypeARP), &layers.ARP{AddrType: layers.LinkTypeEthernet,
+	arp := build(t, ethernet(layers.EthernetTypeARP), &layers.ARP{
+		AddrType: layers.LinkTypeEthernet,
 		Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: layers.ARPRequest,
 		SourceHwAddress: []byte{10, 0, 0, 0, 0, 1}, SourceProtAddress: hostA, DstHwAddress: make([]byte, 6),
-		DstProtAddress: hostB})
+		DstProtAddress: hostB,
+	})
 	tcp := build(t, ethernet(layers.EthernetTypeIPv4), ipHeader(layers.IPProtocolTCP, hostA, hostB),
 		gopacket.Payload(append(make([]byte, 8), testMark[:]...)))
 	for name, c := range map[string]struct {
@@ -195,36 +200,6 @@ func TestParseTrace(t *testing.T) {
 	}
 	if _, _, _, err := parseTrace([]byte{1}); err == nil {
 		t.Error("a message without its header was read")
-	}
-}
-
-func TestRuleText(t *testing.T) {
-	for want, exprs := range map[string][]expr.Any{
-		`iifname "eth0" meta l4proto icmp drop`: {
-			&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
-			&expr.Cmp{Register: 1, Data: []byte("eth0\x00\x00")},
-			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, &expr.Cmp{Register: 1, Data: []byte{1}},
-			&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop},
-		},
-		"ip saddr != 172.16.0.0/16 jump other": {
-			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 2},
-			&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{172, 16}},
-			&expr.Verdict{Kind: expr.VerdictJump, Chain: "other"},
-		},
-		"ip daddr 172.16.2.0/24 dport 8472 masquerade": {
-			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 4},
-			&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Mask: []byte{255, 255, 255, 0}},
-			&expr.Cmp{Register: 1, Data: []byte{172, 16, 2, 0}},
-			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-			&expr.Cmp{Register: 1, Data: []byte{0x21, 0x18}}, &expr.Masq{},
-		},
-		"[xt comment] [limit] REJECT": {
-			&expr.Match{Name: "comment"}, &expr.Limit{}, &expr.Target{Name: "REJECT"},
-		},
-	} {
-		if got := ruleText(exprs); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
 	}
 }
 

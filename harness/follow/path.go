@@ -18,6 +18,8 @@ import (
 
 	"github.com/vishvananda/netns"
 
+	"github.com/nemesh/nemesh/harness/flannelkeys"
+	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/reports/record"
 )
 
@@ -60,14 +62,6 @@ type End struct {
 // IsPod tells a pod from a node.
 func (e End) IsPod() bool { return e.Device != "" }
 
-// Lease says which node owns a subnet of the overlay.
-type Lease struct {
-	Subnet   netip.Prefix `json:"subnet"`
-	PublicIP netip.Addr   `json:"public_ip"`
-	// VtepMAC is the published MAC of the owner's VXLAN device; empty where the backend has none.
-	VtepMAC string `json:"vtep_mac"`
-}
-
 // Path is who talks to whom, over what.
 type Path struct {
 	From, To End
@@ -76,7 +70,7 @@ type Path struct {
 	// Switch is the network namespace of the switch, in which the ports of the nodes are.
 	Switch netns.NsHandle
 	// Leases are the owners of the overlay's subnets as etcd has them; may be empty when it is away.
-	Leases []Lease
+	Leases []flannelkeys.Lease
 	// Size is the length of the IP packet in bytes, which then must not be fragmented; 0 for a small one.
 	Size int
 	// Wait bounds how long the echo is waited for. Default 2.3 s: the kernel asks for an unknown neighbour
@@ -129,7 +123,7 @@ type Trace struct {
 type Observation struct {
 	From, To End
 	Nodes    []Node
-	Leases   []Lease
+	Leases   []flannelkeys.Lease
 	// Size is the length of the packet that must not be fragmented; 0 for a small one.
 	Size int
 	// SendError is what the kernel said when the echo was sent, such as "network is unreachable"; "" when
@@ -147,7 +141,7 @@ type Observation struct {
 	// Drops are the kernel's own words, where it gave them.
 	Drops []Drop
 	// State is what the kernels hold, by the name of the pod or node, and SwitchName.
-	State map[string]State
+	State map[string]observe.State
 }
 
 // Sighting is the packet at one device at one moment.

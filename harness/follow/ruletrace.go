@@ -14,6 +14,8 @@ import (
 	"github.com/mdlayher/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/nemesh/nemesh/harness/observe"
 )
 
 // ruleTrace has nftables report what it decides about the marked packet in one namespace. The rule that
@@ -128,19 +130,13 @@ type header struct {
 
 func (h header) isValid() bool { return h.src.IsValid() }
 
-// families by the names that nft uses (linux/netfilter.h).
-var families = map[uint8]string{
-	unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_ARP: "arp", unix.NFPROTO_NETDEV: "netdev",
-	unix.NFPROTO_BRIDGE: "bridge", unix.NFPROTO_IPV6: "ip6",
-}
-
 // parseTrace reads an NFT_MSG_TRACE (linux/netfilter/nf_tables.h, nft_trace_attributes).
 func parseTrace(b []byte) (v RuleVerdict, id uint32, h header, err error) {
 	const genericHeader = 4 // struct nfgenmsg
 	if len(b) < genericHeader {
 		return v, 0, h, errors.New("a trace message without its header")
 	}
-	v.Family = families[b[0]]
+	v.Family = observe.FamilyName(b[0])
 	attributes, err := netlink.NewAttributeDecoder(b[genericHeader:])
 	if err != nil {
 		return v, 0, h, fmt.Errorf("read a trace message: %w", err)

@@ -2,6 +2,8 @@ package follow
 
 import (
 	"net/netip"
+
+	"github.com/nemesh/nemesh/harness/observe"
 )
 
 // kind is what a stage of the way is, and so who is asked when the packet was not seen there.
@@ -103,12 +105,12 @@ func (l leg) tunnelled() bool {
 }
 
 // veth returns the node's end of a pod's link.
-func (o *Observation) veth(e End) (Link, bool) {
-	link, ok := o.State[e.Name].link(e.Device)
+func (o *Observation) veth(e End) (observe.Link, bool) {
+	link, ok := o.State[e.Name].Link(e.Device)
 	if !ok || link.Peer == 0 {
-		return Link{}, false
+		return observe.Link{}, false
 	}
-	return o.State[e.Node].index(link.Peer)
+	return o.State[e.Node].LinkAt(link.Peer)
 }
 
 // vethName is what the node's end of a pod's link is called; the pod's name if it is not there.
@@ -122,7 +124,9 @@ func (o *Observation) vethName(e End) string {
 // stages lists the stages that the packet should pass.
 func (l leg) stages() []stage {
 	var stages []stage
-	add := func(k kind, place, device string, out bool) { stages = append(stages, stage{k, place, device, out}) }
+	add := func(k kind, place, device string, out bool) {
+		stages = append(stages, stage{k, place, device, out})
+	}
 	same := l.from.Name == l.to.Name
 	if l.src.IsPod() {
 		add(podOut, l.src.Name, l.src.Device, true)
@@ -175,8 +179,10 @@ func (o *Observation) Hops() []Hop {
 		}
 		for _, s := range l.stages() {
 			seen, ok := l.at(s)
-			hops = append(hops, Hop{Node: s.place, Device: s.device, Direction: direction, Out: s.out, Seen: ok,
-				At: seen.At})
+			hops = append(hops, Hop{
+				Node: s.place, Device: s.device, Direction: direction, Out: s.out, Seen: ok,
+				At: seen.At,
+			})
 		}
 	}
 	return hops

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/follow"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/ns"
@@ -168,36 +169,48 @@ func (w *world) addPeers(n int) {
 }
 
 func (w *world) neighbour(n, peer int) *netlink.Neigh {
-	return &netlink.Neigh{LinkIndex: w.link(n, device).Attrs().Index, IP: w.vtep(peer).AsSlice(),
-		HardwareAddr: w.mac(peer), State: netlink.NUD_PERMANENT, Type: unix.RTN_UNICAST}
+	return &netlink.Neigh{
+		LinkIndex: w.link(n, device).Attrs().Index, IP: w.vtep(peer).AsSlice(),
+		HardwareAddr: w.mac(peer), State: netlink.NUD_PERMANENT, Type: unix.RTN_UNICAST,
+	}
 }
 
 func (w *world) fdb(n, peer int) *netlink.Neigh {
-	return &netlink.Neigh{LinkIndex: w.link(n, device).Attrs().Index, IP: w.uplink(peer).AsSlice(),
-		HardwareAddr: w.mac(peer), State: netlink.NUD_PERMANENT, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF}
+	return &netlink.Neigh{
+		LinkIndex: w.link(n, device).Attrs().Index, IP: w.uplink(peer).AsSlice(),
+		HardwareAddr: w.mac(peer), State: netlink.NUD_PERMANENT, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF,
+	}
 }
 
 func (w *world) route(n, peer int) *netlink.Route {
-	return &netlink.Route{Dst: ipnet(w.subnet(peer)), LinkIndex: w.link(n, device).Attrs().Index,
-		Gw: w.vtep(peer).AsSlice(), Flags: unix.RTNH_F_ONLINK}
+	return &netlink.Route{
+		Dst: ipnet(w.subnet(peer)), LinkIndex: w.link(n, device).Attrs().Index,
+		Gw: w.vtep(peer).AsSlice(), Flags: unix.RTNH_F_ONLINK,
+	}
 }
 
 // path is that from pod a to pod b.
 func (w *world) path(a, b int) follow.Path {
 	end := func(n int) follow.End {
-		return follow.End{Name: fmt.Sprintf("pod%d", n), Addr: w.pod(n), Node: w.name(n), Device: "eth0",
-			NS: w.pods[n-1]}
+		return follow.End{
+			Name: fmt.Sprintf("pod%d", n), Addr: w.pod(n), Node: w.name(n), Device: "eth0",
+			NS: w.pods[n-1],
+		}
 	}
 	p := follow.Path{From: end(a), To: end(b), Switch: w.fab.NetNS(), Wait: 1300 * time.Millisecond}
 	for n := 1; n <= 3; n++ {
-		p.Nodes = append(p.Nodes, follow.Node{Name: w.name(n), Addr: w.uplink(n), Bridge: bridge, Device: device,
-			Uplink: node.Uplink, Port: w.name(n), NS: w.nodes[n-1].NetNS()})
+		p.Nodes = append(p.Nodes, follow.Node{
+			Name: w.name(n), Addr: w.uplink(n), Bridge: bridge, Device: device,
+			Uplink: node.Uplink, Port: w.name(n), NS: w.nodes[n-1].NetNS(),
+		})
 		owner := n
 		if m, ok := w.given[n]; ok {
 			owner = m
 		}
-		p.Leases = append(p.Leases, follow.Lease{Subnet: w.subnet(n), PublicIP: w.uplink(owner),
-			VtepMAC: w.mac(owner).String()})
+		p.Leases = append(p.Leases, flannelkeys.Lease{
+			Subnet: w.subnet(n), PublicIP: w.uplink(owner),
+			VtepMAC: w.mac(owner).String(),
+		})
 	}
 	return p
 }
@@ -228,8 +241,10 @@ func (w *world) ruleIn(
 		*nftables.ChainHookPostrouting: "POSTROUTING",
 	}
 	table := conn.AddTable(&nftables.Table{Name: "filter", Family: nftables.TableFamilyIPv4})
-	chain := conn.AddChain(&nftables.Chain{Name: names[*hook], Table: table, Type: kind, Hooknum: hook,
-		Priority: priority, Policy: &policy})
+	chain := conn.AddChain(&nftables.Chain{
+		Name: names[*hook], Table: table, Type: kind, Hooknum: hook,
+		Priority: priority, Policy: &policy,
+	})
 	if len(exprs) > 0 {
 		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: exprs})
 	}
@@ -240,8 +255,10 @@ func (w *world) ruleIn(
 func (w *world) to(n int) []expr.Any {
 	return []expr.Any{
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 4},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: []byte{255, 255, 255, 0},
-			Xor: []byte{0, 0, 0, 0}},
+		&expr.Bitwise{
+			SourceRegister: 1, DestRegister: 1, Len: 4, Mask: []byte{255, 255, 255, 0},
+			Xor: []byte{0, 0, 0, 0},
+		},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: w.vtep(n).AsSlice()},
 	}
 }

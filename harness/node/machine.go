@@ -1,9 +1,9 @@
-// Package node is one machine of a world: a network namespace, its own view of /run, /var/lib and /etc/cni,
-// the processes that run on it, its pods' network namespaces, and reboot.
+// Package node simulates one machine of a world: a network namespace, its own /run, /var/lib and /etc/cni,
+// processes, the network namespaces of its pods, and reboot.
 //
-// A machine's network and mount namespaces are pinned by descriptors only, so powering it off is closing
-// them: links, rules, pods and mounts go as they do when a real machine loses power. What is kept over a
-// reboot is kept on disk, which here is a folder on the sandbox's tmpfs.
+// Only descriptors keep a machine's network and mount namespaces alive. PowerOff closes them: links, rules,
+// pods and mounts are gone, as when a real machine loses power. Only the disk survives a reboot. It is a
+// folder on the sandbox's tmpfs.
 package node
 
 import (
@@ -40,11 +40,11 @@ type Options struct {
 	Name string
 	// Dir is the folder that holds the machine's disk. It must be on the sandbox's tmpfs.
 	Dir string
-	// Switch and Addr say where the uplink is plugged in and with which address.
+	// Switch is where the uplink is plugged in, Addr its address.
 	Switch *underlay.Switch
 	Addr   netip.Prefix
-	// Keep lists folders that stay visible where they are although they lie under a folder that the machine
-	// has a view of its own of, such as a checkout under /var/lib.
+	// Keep lists folders of the host that stay visible although they lie under /run, /var/lib or /etc/cni, such
+	// as a checkout under /var/lib.
 	Keep []string
 	// Output, if set, gets every line that a process on the machine writes. It is called from several
 	// goroutines.
@@ -73,8 +73,8 @@ type Machine struct {
 	processes []*Process
 }
 
-// views are the folders a machine has for its own: where, and the folder under Options.Dir that holds it.
-// /run is mounted last, since it hides the disks of all machines.
+// views are the folders that each machine has for itself: its path on the machine, and the folder under
+// Options.Dir that is mounted there. /run is mounted last, because it hides the disks of all machines.
 var views = []struct{ path, dir string }{
 	{"/var/lib", "var-lib"}, {"/etc/cni", "etc-cni"}, {"/run", "run"},
 }
@@ -110,23 +110,23 @@ func (m *Machine) On() bool {
 	return m.on
 }
 
-// NetNS returns the machine's network namespace, valid until the machine is switched off.
+// NetNS returns the machine's network namespace. It is valid until the machine is switched off.
 func (m *Machine) NetNS() netns.NsHandle {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return netns.NsHandle(m.net)
 }
 
-// Netlink returns a handle opened in the machine's network namespace, valid until the machine is switched
-// off.
+// Netlink returns a netlink handle in the machine's network namespace. It is valid until the machine is
+// switched off.
 func (m *Machine) Netlink() *netlink.Handle {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.nl
 }
 
-// Path tells where the harness finds a file of the machine's /run, /var/lib or /etc/cni. Other paths are the
-// same for all.
+// Path returns where the harness finds a file of the machine's /run, /var/lib or /etc/cni. It returns other
+// paths as they are, because machines share them.
 func (m *Machine) Path(path string) string {
 	for _, v := range views {
 		if rest, ok := strings.CutPrefix(path, v.path); ok && (rest == "" || rest[0] == '/') {
@@ -137,7 +137,7 @@ func (m *Machine) Path(path string) string {
 }
 
 // Do runs fn on a thread inside the machine's network and mount namespaces and returns its error. Processes
-// that fn starts are started on the machine; goroutines that it starts are not on it.
+// that fn starts run on the machine. Goroutines that fn starts do not.
 func (m *Machine) Do(fn func() error) error {
 	m.mu.Lock()
 	on, netFD, mntFD := m.on, m.net, m.mnt
@@ -185,7 +185,7 @@ func (m *Machine) ReadSysctl(key string) (string, error) {
 	return value, nil
 }
 
-// SysctlName writes a device's name as it stands in a key of Sysctl: with a slash for each dot.
+// SysctlName returns a device's name as a key of Sysctl has it: with a slash for each dot.
 func SysctlName(device string) string { return strings.ReplaceAll(device, ".", "/") }
 
 func sysctlPath(key string) string {
@@ -231,13 +231,13 @@ func (m *Machine) boot() error {
 	return m.plugAddr6()
 }
 
-// SetAddr6 gives the uplink an IPv6 address, beside the IPv4 one, now and whenever it is plugged in again.
+// SetAddr6 gives the uplink an IPv6 address beside the IPv4 one. It is set again at every reboot and Replug.
 func (m *Machine) SetAddr6(addr netip.Prefix) error {
 	m.addr6 = addr
 	return m.plugAddr6()
 }
 
-// plugAddr6 adds the IPv6 address without a search for duplicates (RFC 4862), which would take a second.
+// plugAddr6 adds the IPv6 address without duplicate address detection (RFC 4862), which would take a second.
 func (m *Machine) plugAddr6() error {
 	if !m.addr6.IsValid() {
 		return nil
@@ -272,18 +272,17 @@ func (m *Machine) PowerOff(ctx context.Context) error {
 	m.on = false
 	m.nl.Close()
 	errs = append(errs, killStrays(ctx, m.net))
-	// The uplink must be gone before the machine comes back with one of the same name; the kernel frees the
-	// namespace, and with it the far end, only later.
+	// The uplink must be gone before the machine comes back with one of the same name. The kernel frees the
+	// namespace, and with it the other end of the cable, only later.
 	errs = append(errs, m.opts.Switch.Unplug(m.opts.Name), unix.Close(m.net), unix.Close(m.mnt))
 	return errors.Join(append(errs, empty(filepath.Join(m.opts.Dir, "run")))...)
 }
 
-// Boot counts how often the machine has been switched on, so that what was done can be told to have been
-// done before a reboot.
+// Boot returns how often the machine has been switched on. Two different values mean a reboot in between.
 func (m *Machine) Boot() int64 { return m.boots.Load() }
 
-// Replug takes the uplink away and gives the machine a new one with the same name and address, and another
-// index and MAC, as when a card is replaced.
+// Replug replaces the uplink by one with the same name and address and another index and MAC, as when a
+// network card is replaced.
 func (m *Machine) Replug() error {
 	if err := m.opts.Switch.Unplug(m.opts.Name); err != nil {
 		return err

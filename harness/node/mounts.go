@@ -58,14 +58,14 @@ func (m *Machine) mount() error {
 			return err
 		}
 	}
-	// The kernel shows links of the network namespace that mounted it. Nothing here depends on it, but tools
-	// that a user runs on the machine may; where it is refused they see the sandbox's links.
+	// sysfs shows the links of the network namespace in which it was mounted. Nothing here depends on that, but
+	// tools that a user runs on the machine may. Where the kernel refuses it they see the sandbox's links.
 	_ = unix.Mount("sysfs", "/sys", "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY, "")
 	return nil
 }
 
-// mountEtc lays a folder over /etc that shows all of the host's /etc and has a mount point for /etc/cni,
-// since the host has none and nothing may be made there.
+// mountEtc mounts a folder at /etc that shows all of the host's /etc and has a mount point for /etc/cni. The
+// host may have none, and the harness makes nothing there.
 func (m *Machine) mountEtc() error {
 	etc := filepath.Join(m.opts.Dir, "etc")
 	host := filepath.Join(etc, ".host")

@@ -236,8 +236,10 @@ func TestCutIsSilentAndHeals(t *testing.T) {
 func TestTakenPortsAndAddressesAreRefused(t *testing.T) {
 	sw := newSwitch(t)
 	m := newMachine(t, sw, 11, nil)
-	_, err := node.New(t.Context(), node.Options{Name: "other", Dir: t.TempDir(), Switch: sw,
-		Addr: netip.PrefixFrom(m.Addr(), 16)})
+	_, err := node.New(t.Context(), node.Options{
+		Name: "other", Dir: t.TempDir(), Switch: sw,
+		Addr: netip.PrefixFrom(m.Addr(), 16),
+	})
 	if err == nil || !strings.Contains(err.Error(), "has the address 10.0.0.11 already") {
 		t.Errorf("got %v", err)
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// listen gives the process, which is not started yet, a socket to say on that it is ready, if its command
-// asks for one. The returned function, never nil, closes it.
+// listen gives a process that is not started yet the socket of Command.Notify, if its command wants one. The
+// returned function closes the socket; it is never nil.
 func (p *Process) listen(m *Machine) (func(), error) {
 	if !p.command.Notify {
 		return func() {}, nil

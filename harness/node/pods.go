@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// podDir is where a machine keeps its pods' network namespaces, as `ip netns` does.
+// podDir is the folder of the pods' network namespaces, as for `ip netns`.
 const podDir = "/run/netns"
 
 // AddNetNS makes a network namespace for a pod and pins it at /run/netns/<name> of the machine, where
@@ -37,8 +37,8 @@ func (m *Machine) AddNetNS(name string) (string, error) {
 	return path, nil
 }
 
-// pinNewNetNS makes a network namespace and binds it to path. The calling thread comes from Do: it is left
-// in the new namespace, and ends.
+// pinNewNetNS makes a network namespace and binds it to path. It is called from Do: the thread stays in the
+// new namespace and ends.
 func pinNewNetNS(path string) error {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -50,7 +50,7 @@ func pinNewNetNS(path string) error {
 	return nil
 }
 
-// RemoveNetNS lets a pod's network namespace go. One that is not there is not an error.
+// RemoveNetNS removes a pod's network namespace. One that does not exist is not an error.
 func (m *Machine) RemoveNetNS(name string) error {
 	path := filepath.Join(podDir, name)
 	err := m.Do(func() error {

@@ -28,9 +28,9 @@ const (
 type Command struct {
 	// Name is what the process is called in the record, such as "overlayd".
 	Name string
-	// Path is the program, absolute, and Argv0 what it is told it is called; Path if empty.
+	// Path is the absolute path of the program, and Argv0 its argv[0]; Path if empty.
 	Path, Argv0 string
-	// Args come after it, Env replaces the environment; nil keeps the harness's own.
+	// Args are its arguments. Env replaces the environment; nil keeps the harness's own.
 	Args, Env []string
 	// StopSignal is what asks the program to end; SIGTERM if 0.
 	StopSignal syscall.Signal
@@ -39,8 +39,7 @@ type Command struct {
 	Notify bool
 }
 
-// Process is a program running on a machine, in a session of its own so that it can be signalled together
-// with its children.
+// Process is a program on a machine. It has a session of its own, so signals reach its children as well.
 type Process struct {
 	machine string
 	command Command
@@ -188,8 +187,8 @@ func (p *Process) CPU() time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// Ready is closed when the process has said that it is ready (sd_notify(3), READY=1). One that was not
-// started with Command.Notify, or does not speak that protocol, never does.
+// Ready is closed when the process has sent READY=1 (sd_notify(3)). It stays open for a process that was
+// started without Command.Notify or does not send READY=1.
 func (p *Process) Ready() <-chan struct{} { return p.ready }
 
 // Exited is closed when the process has ended and its output has been read.
@@ -205,8 +204,8 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Told reports whether the harness has sent the process a signal to end. One that ended and was not told to
-// ended by itself.
+// Told reports whether the harness has sent the process a signal to end. If not, a process that has ended
+// did so by itself.
 func (p *Process) Told() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,7 +218,7 @@ func (p *Process) ExitErr() error {
 	return p.err
 }
 
-// Unexpected describes, as an error, a process that ended when it should not have: when, how, and its last
+// Unexpected returns an error for a process that ended when it should not have: when, how, and its last
 // lines. It waits for the end.
 func (p *Process) Unexpected(when string) error {
 	err := p.ExitErr()
@@ -245,7 +244,8 @@ func (p *Process) Signal(s syscall.Signal) error {
 	if !p.Running() {
 		return nil
 	}
-	if s == p.stopSignal() || s == syscall.SIGTERM || s == syscall.SIGKILL || s == syscall.SIGINT || s == syscall.SIGQUIT {
+	if s == p.stopSignal() || s == syscall.SIGTERM || s == syscall.SIGKILL || s == syscall.SIGINT ||
+		s == syscall.SIGQUIT {
 		p.mu.Lock()
 		p.told = true
 		p.mu.Unlock()
@@ -266,8 +266,8 @@ func (p *Process) Kill(ctx context.Context) error {
 
 func (p *Process) stopSignal() syscall.Signal { return cmp.Or(p.command.StopSignal, syscall.SIGTERM) }
 
-// Terminate asks the process to end (Command.StopSignal) and waits at most grace for it. A paused one is let
-// go on for it, as systemd does, since it could not end otherwise.
+// Terminate asks the process to end (Command.StopSignal) and waits at most grace for it. It resumes a paused
+// process, as systemd does, because a paused process cannot end.
 func (p *Process) Terminate(ctx context.Context, grace time.Duration) error {
 	stop := p.stopSignal()
 	if err := errors.Join(p.Signal(stop), p.Signal(syscall.SIGCONT)); err != nil {
@@ -278,8 +278,8 @@ func (p *Process) Terminate(ctx context.Context, grace time.Duration) error {
 	return p.wait(ctx, unix.SignalName(stop))
 }
 
-// Pause stops the process and its children as they are (SIGSTOP); Resume lets them go on (SIGCONT), when it
-// has been called as often as Pause.
+// Pause stops the process and its children (SIGSTOP). They go on when Resume has been called as often as
+// Pause.
 func (p *Process) Pause() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -287,7 +287,7 @@ func (p *Process) Pause() error {
 	return p.Signal(syscall.SIGSTOP)
 }
 
-// Resume lets a paused process go on, unless somebody else has paused it too.
+// Resume undoes one Pause. The process and its children go on (SIGCONT) when no Pause is left.
 func (p *Process) Resume() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,11 +16,11 @@ import (
 	"github.com/nemesh/nemesh/harness/wait"
 )
 
-// straysWithin bounds how long a killed stray may take to be gone.
+// straysWithin is how long a killed stray may take to end.
 const straysWithin = 5 * time.Second
 
-// killStrays ends what is left in a network namespace: a program that put itself into the background has
-// left the session in which it was started, so that no signal to that reaches it.
+// killStrays kills the processes that are left in a network namespace. A program that put itself into the
+// background has left its session, so signals to the session do not reach it.
 func killStrays(ctx context.Context, netFD int) error {
 	return wait.Within(ctx, straysWithin, 5*time.Millisecond, func(context.Context) error {
 		pids, err := strays(netFD)
@@ -39,8 +39,8 @@ func killStrays(ctx context.Context, netFD int) error {
 	})
 }
 
-// strays lists the processes in a network namespace, other than this one and those that have ended and that
-// nobody has waited for yet, whose namespaces are gone already.
+// strays lists the processes in a network namespace, but not this process. Zombies are not in the list: they
+// have no namespaces any more.
 func strays(netFD int) ([]int, error) {
 	var want unix.Stat_t
 	if err := unix.Fstat(netFD, &want); err != nil {

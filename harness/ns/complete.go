@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tries bounds how often a list that changes all the time is read again.
+// tries is how often Complete reads a list that changes all the time.
 const tries = 20
 
-// Complete reads a list from the kernel, again when a change in between interrupted it (NLM_F_DUMP_INTR).
-// The error is netlink.ErrDumpInterrupted when every try was.
+// Complete reads a list from the kernel. It reads again, up to 20 times in all, when a change interrupted
+// the read (NLM_F_DUMP_INTR). The error is netlink.ErrDumpInterrupted when every read was interrupted.
 func Complete[T any](read func() ([]T, error)) ([]T, error) {
 	for range tries {
 		all, err := read()
@@ -24,7 +24,7 @@ func Complete[T any](read func() ([]T, error)) ([]T, error) {
 	return nil, netlink.ErrDumpInterrupted
 }
 
-// Prefix converts what netlink gives for a destination; it reports false for none.
+// Prefix converts a destination of netlink to a prefix. It reports false for nil.
 func Prefix(n *net.IPNet) (netip.Prefix, bool) {
 	if n == nil {
 		return netip.Prefix{}, false

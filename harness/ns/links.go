@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// Links lists the links dir/ID/ns/kind (namespaces(7)) of every process or thread that dir shows, which is
-// /proc or /proc/self/task; kind is net or mnt. One that ends meanwhile is still listed. Unlike
-// filepath.Glob it lists no folder below dir: the kernel keeps an entry for whatever has been listed there,
-// and takes them apart when the process ends (fs/proc/base.c, proc_flush_pid).
+// Links returns the paths dir/ID/ns/kind (namespaces(7)) of every process or thread in dir. dir is /proc or
+// /proc/self/task; kind is net or mnt. A process that ends meanwhile may be in the list. Links does not list
+// folders below dir, as filepath.Glob would: the kernel keeps an entry for each and has to free it when the
+// process ends (fs/proc/base.c, proc_flush_pid).
 func Links(dir, kind string) ([]string, error) {
 	folder, err := os.Open(dir)
 	if err != nil {

@@ -1,9 +1,9 @@
 // Package ns makes network namespaces and runs functions inside them.
 //
-// A namespace is pinned by its descriptor alone; when the last descriptor, process and socket in it are
-// gone, the kernel frees it with all its links, routes and rules. Work inside one happens on a fresh thread
-// that is never given back to the runtime: a thread that could not return to its namespace would poison
-// whatever goroutine ran on it next.
+// Only a descriptor keeps a namespace alive. When its last descriptor, process and socket are gone, the
+// kernel frees it with all its links, routes and rules. A function runs inside a namespace on a new thread
+// that is never given back to the runtime: if it could not return to its namespace, the next goroutine on
+// that thread would run in the wrong one.
 package ns
 
 import (
@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// New makes a network namespace in which nothing but an idle loopback exists.
+// New makes a network namespace. It has a loopback that is down, and nothing else.
 func New() (netns.NsHandle, error) {
 	handle := netns.None()
 	err := OnThread(func() error {
@@ -28,8 +28,8 @@ func New() (netns.NsHandle, error) {
 	return handle, nil
 }
 
-// Do runs fn on a thread inside ns and returns its error. Sockets that fn opens stay in ns and may be used
-// from anywhere afterwards (they belong to the namespace they were made in).
+// Do runs fn on a thread inside a network namespace and returns its error. Sockets that fn opens belong to
+// that namespace; they may be used from any thread afterwards.
 func Do(handle netns.NsHandle, fn func() error) error {
 	return OnThread(func() error {
 		if err := netns.Set(handle); err != nil {
@@ -39,10 +39,22 @@ func Do(handle netns.NsHandle, fn func() error) error {
 	})
 }
 
-// OnThread runs fn on a thread of its own, which ends with it, so that fn may leave it in any namespace.
+// Scratch runs fn in a new network namespace, which is gone afterwards with everything that fn made in it.
+func Scratch(fn func() error) error {
+	return OnThread(func() error { // the runtime ends the thread, and the namespace goes with it
+		handle, err := netns.New()
+		if err != nil {
+			return fmt.Errorf("make a network namespace: %w", err)
+		}
+		defer handle.Close()
+		return fn()
+	})
+}
+
+// OnThread runs fn on a new thread that ends with fn, so fn may leave the thread in any namespace.
 //
-// The main thread is the one that must not be taken: it cannot end before the process does. The runtime
-// parks it for good instead, with the namespace it is in, and /proc/self shows that from then on.
+// It never uses the main thread, which cannot end before the process does. The runtime would keep the main
+// thread in fn's namespace for good, and /proc/self would show that namespace from then on.
 func OnThread(fn func() error) error {
 	result := make(chan error, 1)
 	go func() {

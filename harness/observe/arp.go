@@ -1,5 +1,3 @@
-// Package observe watches a kernel without touching it: ARP on a link, the life of neighbour entries, and
-// what the tables hold, in the words that iproute2 uses.
 package observe
 
 import (

@@ -10,8 +10,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
-
-	"github.com/nemesh/nemesh/harness/ns"
 )
 
 // States of a neighbour entry by the names that `ip neigh` prints (linux/neighbour.h).
@@ -19,9 +17,14 @@ var stateNames = []struct {
 	bit  int
 	name string
 }{
-	{netlink.NUD_PERMANENT, "PERMANENT"}, {netlink.NUD_NOARP, "NOARP"}, {netlink.NUD_INCOMPLETE, "INCOMPLETE"},
-	{netlink.NUD_REACHABLE, "REACHABLE"}, {netlink.NUD_STALE, "STALE"}, {netlink.NUD_DELAY, "DELAY"},
-	{netlink.NUD_PROBE, "PROBE"}, {netlink.NUD_FAILED, "FAILED"},
+	{netlink.NUD_PERMANENT, "PERMANENT"},
+	{netlink.NUD_NOARP, "NOARP"},
+	{netlink.NUD_INCOMPLETE, "INCOMPLETE"},
+	{netlink.NUD_REACHABLE, "REACHABLE"},
+	{netlink.NUD_STALE, "STALE"},
+	{netlink.NUD_DELAY, "DELAY"},
+	{netlink.NUD_PROBE, "PROBE"},
+	{netlink.NUD_FAILED, "FAILED"},
 }
 
 // StateName returns the name of a neighbour's state.
@@ -125,50 +128,4 @@ func (w *NeighbourWatch) States(addr netip.Addr, t time.Time) []string {
 func (w *NeighbourWatch) Close() {
 	close(w.stop)
 	w.done.Wait()
-}
-
-// Neighbour is one entry of a neighbour or forwarding table as it is now.
-type Neighbour struct {
-	// IP is the neighbour's address or, in a forwarding table, the VTEP's.
-	IP    netip.Addr
-	MAC   string
-	State string
-}
-
-// String returns the entry as one line.
-func (n Neighbour) String() string { return n.IP.String() + " " + n.MAC + " " + n.State }
-
-// Neighbours lists the neighbour entries of a device.
-func Neighbours(handle netns.NsHandle, device string) ([]Neighbour, error) {
-	return list(handle, device, netlink.FAMILY_V4)
-}
-
-// FDB lists the forwarding entries of a device.
-func FDB(handle netns.NsHandle, device string) ([]Neighbour, error) {
-	return list(handle, device, unix.AF_BRIDGE)
-}
-
-func list(handle netns.NsHandle, device string, family int) ([]Neighbour, error) {
-	nl, err := netlink.NewHandleAt(handle, unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, fmt.Errorf("list entries of %s: %w", device, err)
-	}
-	defer nl.Close()
-	link, err := nl.LinkByName(device)
-	if err != nil {
-		return nil, fmt.Errorf("list entries of %s: %w", device, err)
-	}
-	all, err := ns.Complete(
-		func() ([]netlink.Neigh, error) { return nl.NeighList(link.Attrs().Index, family) },
-	)
-	if err != nil {
-		return nil, fmt.Errorf("list entries of %s: %w", device, err)
-	}
-	var found []Neighbour
-	for _, n := range all {
-		addr, _ := netip.AddrFromSlice(n.IP)
-		found = append(found, Neighbour{IP: addr.Unmap(), MAC: n.HardwareAddr.String(),
-			State: StateName(n.State)})
-	}
-	return found, nil
 }

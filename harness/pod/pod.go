@@ -1,5 +1,5 @@
-// Package pod makes pods as a container runtime does: a network namespace, and CNI ADD through libcni with
-// the plugin of the overlay under test and the real bridge and host-local plugins.
+// Package pod makes pods as a container runtime does: it makes a network namespace and calls CNI ADD through
+// libcni, with the CNI plugin of the overlay under test and the real bridge and host-local plugins.
 package pod
 
 import (
@@ -21,20 +21,20 @@ import (
 const (
 	// IfName is the name that a pod's interface is given by CNI ADD.
 	IfName = "eth0"
-	// cacheDir is where libcni remembers what it added, on the machine's disk.
+	// cacheDir is libcni's cache of results, on the machine's disk.
 	cacheDir = "/var/lib/cni"
 )
 
 // Network is a CNI network.
 type Network struct {
-	// ConfList is the CNI configuration list and BinDirs where its plugins are.
+	// ConfList is the CNI configuration list, BinDirs are the folders of its plugins.
 	ConfList []byte
 	BinDirs  []string
 }
 
 // Pod is a pod that ADD has set up.
 type Pod struct {
-	// Name is the pod's, unique in its world; Machine is where it runs.
+	// Name is unique in the pod's world. Machine is where the pod runs.
 	Name    string
 	Machine *node.Machine
 	// Addrs are the addresses that ADD reported.
@@ -55,7 +55,7 @@ func (p *Pod) Addr() netip.Addr {
 	return netip.Addr{}
 }
 
-// Addr6 returns the pod's first IPv6 address, invalid if it has none.
+// Addr6 returns the pod's first IPv6 address. It is invalid if the pod has none.
 func (p *Pod) Addr6() netip.Addr {
 	for _, a := range p.Addrs {
 		if a.Addr().Is6() {
@@ -65,8 +65,8 @@ func (p *Pod) Addr6() netip.Addr {
 	return netip.Addr{}
 }
 
-// Add makes a pod. When ADD fails its namespace is taken away again; anything else that is left behind then
-// is the plugin's fault.
+// Add makes a pod. When CNI ADD fails, Add removes the network namespace. Anything else that is left then
+// was left by the plugin.
 func Add(ctx context.Context, m *node.Machine, network Network, name string) (*Pod, error) {
 	if _, err := m.AddNetNS(name); err != nil {
 		return nil, err
@@ -121,7 +121,8 @@ func (p *Pod) Check(ctx context.Context) error {
 	return nil
 }
 
-// Del runs CNI DEL and takes the namespace away. A DEL that fails keeps it, so that it can be repeated.
+// Del runs CNI DEL and removes the network namespace. If DEL fails the namespace stays, so that Del can be
+// called again.
 func (p *Pod) Del(ctx context.Context) error {
 	err := p.do(func(cni *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
 		return cni.DelNetworkList(ctx, list, p.runtime())
@@ -132,8 +133,8 @@ func (p *Pod) Del(ctx context.Context) error {
 	return errors.Join(p.Close(), p.Machine.RemoveNetNS(p.Name))
 }
 
-// DelWithout runs CNI DEL while one plugin, which another calls, is missing on the machine. The pod's
-// namespace is kept; what it had is left to a DEL that succeeds. The error is DEL's.
+// DelWithout runs CNI DEL while one plugin, which another one calls, is missing on the machine. The network
+// namespace stays, for a later Del. The error is that of DEL.
 func (p *Pod) DelWithout(ctx context.Context, plugin string) error {
 	const dir = "/var/lib/cni-bin-without"
 	some := p.Machine.Path(dir)
@@ -167,10 +168,10 @@ func (p *Pod) DelWithout(ctx context.Context, plugin string) error {
 	return nil
 }
 
-// Vanish takes the namespace away without telling CNI, as a crash or a power failure does.
+// Vanish removes the network namespace without CNI DEL, as a crash or a power failure does.
 func (p *Pod) Vanish() error { return errors.Join(p.Close(), p.Machine.RemoveNetNS(p.Name)) }
 
-// Close lets go of the namespace without taking the pod down.
+// Close closes the descriptor of the network namespace. The pod stays.
 func (p *Pod) Close() error {
 	if !p.NetNS.IsOpen() {
 		return nil
@@ -178,7 +179,7 @@ func (p *Pod) Close() error {
 	return p.NetNS.Close()
 }
 
-// GC runs CNI GC on a machine: everything but the given pods is to be freed.
+// GC runs CNI GC on a machine: the plugins free everything but the given pods.
 func GC(ctx context.Context, m *node.Machine, network Network, alive ...*Pod) error {
 	valid := []types.GCAttachment{}
 	for _, p := range alive {
@@ -206,8 +207,7 @@ func Status(ctx context.Context, m *node.Machine, network Network) error {
 	return nil
 }
 
-// do runs libcni on the machine: its plugins are forked from the thread that calls it, and its cache is the
-// machine's.
+// do runs libcni on the machine. Plugins are forked from the calling thread, and the cache is the machine's.
 func (p *Pod) do(fn func(*libcni.CNIConfig, *libcni.NetworkConfigList) error) error {
 	list, err := libcni.ConfListFromBytes(p.network.ConfList)
 	if err != nil {

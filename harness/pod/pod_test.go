@@ -46,8 +46,10 @@ func newHost(tb testing.TB, defects ...string) host {
 	must(tb, err)
 	dir, err := os.MkdirTemp(sandbox.Dir, "pod-")
 	must(tb, err)
-	m, err := node.New(tb.Context(), node.Options{Name: "node01", Dir: dir, Switch: sw,
-		Addr: netip.MustParsePrefix("192.168.200.201/24")})
+	m, err := node.New(tb.Context(), node.Options{
+		Name: "node01", Dir: dir, Switch: sw,
+		Addr: netip.MustParsePrefix("192.168.200.201/24"),
+	})
 	must(tb, err)
 	tb.Cleanup(func() {
 		if err := m.Close(); err != nil {
@@ -87,11 +89,11 @@ func (h host) add(name string) *pod.Pod {
 // clean fails the test if a veth, a reservation or a cache of a pod is left.
 func (h host) clean() {
 	h.tb.Helper()
-	s, err := observe.Take(h.m.NetNS())
+	s, err := observe.Read(h.m.NetNS())
 	must(h.tb, err)
 	for _, l := range s.Links {
-		if strings.HasPrefix(l, "veth") {
-			h.tb.Errorf("left: %s", l)
+		if strings.HasPrefix(l.Name, "veth") {
+			h.tb.Errorf("left: %+v", l)
 		}
 	}
 	for _, dir := range []string{"/var/lib/cni/networks/overlay", "/var/lib/cni/flannel"} {

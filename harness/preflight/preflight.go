@@ -1,7 +1,7 @@
-// Package preflight tells what the running kernel can do for a world, by trying it in a scratch network
-// namespace, and what to type where something is missing.
+// Package preflight tells what the running kernel can do for a world, and what to type where something is
+// missing. It tries each feature in a network namespace that is gone afterwards.
 //
-// It must run inside the sandbox: it makes links, and only there is it harmless.
+// Use it only inside the sandbox, because it makes links.
 package preflight
 
 import (
@@ -9,11 +9,11 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
-
-	"github.com/nemesh/nemesh/harness/ns"
 )
+
+// Scratch runs a function in a network namespace that is gone afterwards, and returns its error: ns.Scratch.
+type Scratch func(fn func() error) error
 
 // Feature is one ability of the kernel.
 type Feature struct {
@@ -21,9 +21,9 @@ type Feature struct {
 	Name string
 	// Needed says what cannot run without it.
 	Needed string
-	// Required features keep every world from being built; the others only some scenarios.
+	// Required says that no world can be built without it. Without another feature, some scenarios are skipped.
 	Required bool
-	// Remedy is the command that usually brings it.
+	// Remedy is the command that usually adds it.
 	Remedy string
 
 	try func() error
@@ -34,11 +34,15 @@ func All() []Feature {
 	return []Feature{
 		{"veth", "uplinks and pods", true, "sudo modprobe veth", link(&netlink.Veth{PeerName: "probe-peer"})},
 		{"bridge", "the switch and cni0", true, "sudo modprobe bridge", link(&netlink.Bridge{})},
-		{"vxlan", "the overlay's VXLAN backend", true, "sudo modprobe vxlan",
-			link(&netlink.Vxlan{VxlanId: 1, Port: 8472})},
+		{
+			"vxlan", "the overlay's VXLAN backend", true, "sudo modprobe vxlan",
+			link(&netlink.Vxlan{VxlanId: 1, Port: 8472}),
+		},
 		{"nftables", "masquerading", true, "sudo modprobe nf_tables", table(nftables.TableFamilyIPv4)},
-		{"nftables-bridge", "cutting machines off from each other", true,
-			"sudo modprobe nf_tables, on a kernel with CONFIG_NF_TABLES_BRIDGE", table(nftables.TableFamilyBridge)},
+		{
+			"nftables-bridge", "cutting machines off from each other", true,
+			"sudo modprobe nf_tables, on a kernel with CONFIG_NF_TABLES_BRIDGE", table(nftables.TableFamilyBridge),
+		},
 		{
 			"packet-socket",
 			"watching ARP on the overlay's device",
@@ -49,20 +53,22 @@ func All() []Feature {
 		{"tbf", "rate limits", false, "sudo modprobe sch_tbf", qdisc(func(a netlink.QdiscAttrs) netlink.Qdisc {
 			return &netlink.Tbf{QdiscAttrs: a, Rate: 1 << 20, Limit: 1 << 16, Buffer: 1 << 16}
 		})},
-		{"netem", "packet loss, delay and the like in the kernel; a user-space queue stands in for it", false,
+		{
+			"netem", "packet loss, delay and the like in the kernel; a user-space queue stands in for it", false,
 			"sudo modprobe sch_netem", qdisc(func(a netlink.QdiscAttrs) netlink.Qdisc {
 				return netlink.NewNetem(a, netlink.NetemQdiscAttrs{Latency: 1000})
-			})},
+			}),
+		},
 	}
 }
 
-// Missing is the error of features that a world cannot do without.
+// Missing is the error for required features that the kernel lacks. Causes has the kernel's error of each.
 type Missing struct {
 	Features []Feature
 	Causes   []error
 }
 
-// Error names each missing feature, what needs it and the command that usually brings it.
+// Error names each missing feature, what needs it and the command that usually adds it.
 func (m *Missing) Error() string {
 	text := "this kernel cannot carry the world:"
 	for i, f := range m.Features {
@@ -71,14 +77,14 @@ func (m *Missing) Error() string {
 	return text
 }
 
-// Check tries the required features and returns a *Missing when the kernel lacks any.
-func Check() error {
+// Check tries the required features. It returns a *Missing when the kernel lacks any.
+func Check(scratch Scratch) error {
 	var missing Missing
 	for _, f := range All() {
 		if !f.Required {
 			continue
 		}
-		if err := f.Try(); err != nil {
+		if err := f.Try(scratch); err != nil {
 			missing.Features = append(missing.Features, f)
 			missing.Causes = append(missing.Causes, err)
 		}
@@ -89,18 +95,8 @@ func Check() error {
 	return nil
 }
 
-// Try uses the feature once in a network namespace that is gone afterwards.
-func (f Feature) Try() error {
-	// The runtime ends the thread, and the namespace goes with it.
-	return ns.OnThread(func() error {
-		handle, err := netns.New()
-		if err != nil {
-			return fmt.Errorf("make a network namespace: %w", err)
-		}
-		defer handle.Close()
-		return f.try()
-	})
-}
+// Try uses the feature once. It returns the kernel's error when the feature is missing.
+func (f Feature) Try(scratch Scratch) error { return scratch(f.try) }
 
 func link(l netlink.Link) func() error {
 	return func() error {
@@ -125,11 +121,11 @@ func qdisc(of func(netlink.QdiscAttrs) netlink.Qdisc) func() error {
 	}
 }
 
-// Has tries one feature by name.
-func Has(name string) bool {
+// Has tries one feature by name. It is false for a name that is not in All.
+func Has(name string, scratch Scratch) bool {
 	for _, f := range All() {
 		if f.Name == name {
-			return f.Try() == nil
+			return f.Try(scratch) == nil
 		}
 	}
 	return false

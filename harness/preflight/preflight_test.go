@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/sandbox"
 )
 
@@ -18,14 +19,14 @@ func TestMain(m *testing.M) {
 }
 
 func TestRequiredFeaturesAreTried(t *testing.T) {
-	if err := Check(); err != nil {
+	if err := Check(ns.Scratch); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestFeatureOfNoKernelIsMissing(t *testing.T) {
 	none := Feature{Name: "none", try: link(&netlink.GenericLink{LinkType: "none"})}
-	if err := none.Try(); !errors.Is(err, unix.EOPNOTSUPP) {
+	if err := none.Try(ns.Scratch); !errors.Is(err, unix.EOPNOTSUPP) {
 		t.Fatalf("a kind of link that does not exist was made: %v", err)
 	}
 }

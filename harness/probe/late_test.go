@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/vishvananda/netlink"
+
+	"github.com/nemesh/nemesh/harness/ns"
 )
 
 // A receiver that is held up for longer than an answer may take has missed none: the kernel has kept and
@@ -31,7 +32,8 @@ func TestLateReaderLosesNothing(t *testing.T) {
 	m := NewMesh(Options{Timeout: 50 * time.Millisecond})
 	defer m.Close()
 	for name, addr := range map[string]string{"a": "127.0.0.1", "b": "127.0.0.2"} {
-		if err := m.Add(Endpoint{Name: name, NS: handle, Addr: netip.MustParseAddr(addr)}); err != nil {
+		e := Endpoint{Name: name, Node: name, NS: handle, Addr: netip.MustParseAddr(addr)}
+		if err := m.Add(e); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,10 +1,10 @@
-// Package probe pings through the overlay and says what was lost: a mesh of pairs that talk all the time,
-// and questions asked once of pairs that never talked.
+// Package probe pings through the overlay and counts what is lost: by a mesh of pairs that ping all the
+// time, and by single questions for pairs that have not talked yet.
 //
-// Echoes are ICMP over raw sockets opened once in each network namespace. Each echo is numbered and timed
-// with the kernel's own receive timestamps, and sockets are read before an echo is called lost, so a harness
-// that is slow to read loses nothing; one that is slow to send is counted (Report.Skipped). An echo without
-// an answer within the time-out is lost.
+// Echoes are ICMP over raw sockets, one in each network namespace. Each echo is numbered. Its round trip is
+// timed by the kernel's receive timestamp. An echo without an answer within the time-out is lost. Before an
+// echo counts as lost its socket is read, so a harness that reads late loses nothing. Echoes that a harness
+// sends too late are counted apart (Report.Skipped).
 package probe
 
 import (
@@ -25,23 +25,26 @@ import (
 
 // Options tune a mesh.
 type Options struct {
-	// Interval is the time between two echoes of a pair. Default 10 ms.
+	// Interval is the time between two echoes of a pair. The default is 10 ms.
 	Interval time.Duration
-	// Timeout is after what time an echo without answer is lost. Default 1 s.
+	// Timeout is the time after which an echo without an answer is lost. The default is 1 s.
 	Timeout time.Duration
 }
 
-// slack is how much longer than the time-out a decision waits for the kernel to hand on what it has stamped.
+// slack is how much longer than the time-out a decision waits for answers that the kernel has already
+// received.
 const slack = 300 * time.Millisecond
 
 // Endpoint is one end of a pair: a pod, or a node itself.
 type Endpoint struct {
 	Name string
+	// Node is the name of the node on which it is.
+	Node string
 	NS   netns.NsHandle
 	Addr netip.Addr
 }
 
-// Pair names who pings whom.
+// Pair is who pings whom, by name.
 type Pair struct{ From, To string }
 
 // Mesh pings until it is closed. Its methods may be called from several goroutines.
@@ -61,21 +64,21 @@ type Mesh struct {
 	skipped   uint64
 }
 
-// pair is a pair with its state. It is kept after it stopped, so that its report stays.
+// pair is a pair with its state. A stopped pair is kept, because it is part of the report.
 type pair struct {
 	Pair
 	id     uint32
 	from   *endpoint
-	to     netip.Addr
+	to     *endpoint
 	track  track
 	due    time.Time
 	active bool
 	asked  bool // by Ask: not part of the report
 }
 
-// ICMPError is an error message that came back to an endpoint, such as host unreachable.
+// ICMPError is an ICMP error message that an endpoint has received, such as host unreachable.
 type ICMPError struct {
-	// At is the endpoint that got it and Reporter who sent it.
+	// At is the endpoint that received it, Reporter the address that sent it.
 	At       string
 	Reporter netip.Addr
 	// Type and Code are those of RFC 792: 3/1 is host unreachable.
@@ -111,12 +114,16 @@ func NewMesh(opts Options) *Mesh {
 	return m
 }
 
-// Add opens the socket of an endpoint. The namespace may be closed afterwards: the socket holds it.
+// Add opens the socket of an endpoint. The endpoint's namespace may be closed afterwards: the socket keeps
+// it alive.
 func (m *Mesh) Add(e Endpoint) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, taken := m.endpoints[e.Name]; taken {
 		return fmt.Errorf("endpoint %s is in the mesh already", e.Name)
+	}
+	if e.Node == "" {
+		return fmt.Errorf("endpoint %s is on no node: set Endpoint.Node, which its reports name", e.Name)
 	}
 	end, err := open(e)
 	if err != nil {
@@ -135,7 +142,7 @@ func (m *Mesh) Has(name string) bool {
 	return there
 }
 
-// Remove stops an endpoint's pairs and closes its socket. What its pairs have measured stays in the report.
+// Remove stops an endpoint's pairs and closes its socket. The pairs stay in the report.
 func (m *Mesh) Remove(name string) {
 	m.mu.Lock()
 	end, ok := m.endpoints[name]
@@ -151,7 +158,7 @@ func (m *Mesh) Remove(name string) {
 	}
 }
 
-// Probe starts a pair. A pair that is running already is not an error.
+// Probe starts a pair. A pair that runs already is not an error.
 func (m *Mesh) Probe(from, to string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,7 +181,7 @@ func (m *Mesh) newPair(from, to string, asked bool) (*pair, error) {
 	// Pairs are spread over the interval, so that the load is even.
 	phase := time.Duration(m.nextID) * 1_618_034 % m.opts.Interval
 	p := &pair{
-		Pair: Pair{from, to}, id: m.nextID, from: source, to: target.addr, active: true, asked: asked,
+		Pair: Pair{from, to}, id: m.nextID, from: source, to: target, active: true, asked: asked,
 		due:   time.Now().Add(phase),
 		track: track{interval: m.opts.Interval, timeout: m.opts.Timeout},
 	}
@@ -187,7 +194,7 @@ func (m *Mesh) newPair(from, to string, asked bool) (*pair, error) {
 	return p, nil
 }
 
-// Stop ends a pair; what it has measured stays in the report.
+// Stop stops a pair. It stays in the report.
 func (m *Mesh) Stop(from, to string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -198,9 +205,9 @@ func (m *Mesh) Stop(from, to string) {
 	}
 }
 
-// send is the one goroutine that sends. It wakes when an echo is due, for all that are due within a grain,
-// and sleeps while there is nothing to send or to decide. Each time that a Go program wakes costs as much as
-// some echoes (runtime/proc.go, sysmon), so it is not woken for each.
+// send is the one goroutine that sends. It wakes when an echo is due, sends all that are due within a grain,
+// and sleeps while there is nothing to send or to decide. It does not wake for each echo, because one
+// wake-up of a Go program costs as much as some echoes (runtime/proc.go, sysmon).
 func (m *Mesh) send(ctx context.Context) {
 	grain := min(5*time.Millisecond, m.opts.Interval/4)
 	timer := time.NewTimer(time.Hour)
@@ -219,7 +226,8 @@ func (m *Mesh) send(ctx context.Context) {
 // idle is how often echoes are decided while none is sent.
 const idle = 50 * time.Millisecond
 
-// round sends what is due and decides what can be, and returns when to do so again.
+// round sends the echoes that are due and decides those that can be decided. It returns the time of the next
+// round.
 func (m *Mesh) round() time.Time {
 	decide := m.readOverdue()
 	m.mu.Lock()
@@ -239,8 +247,8 @@ func (m *Mesh) round() time.Time {
 	return next
 }
 
-// readOverdue has the sockets read at which an answer is overdue, and returns up to when echoes can be
-// decided: what answered those sent a time-out before has been noted.
+// readOverdue reads the sockets at which an answer is overdue. It returns a time: every answer to echoes
+// that were sent a time-out before it has been counted, so these echoes can be decided.
 func (m *Mesh) readOverdue() time.Time {
 	decide := time.Now().Add(-slack)
 	overdue := map[*endpoint]bool{}
@@ -261,7 +269,7 @@ func (m *Mesh) sendDue(p *pair, now time.Time) {
 	if !p.active || now.Before(p.due) {
 		return
 	}
-	// A sender that woke late sends once and counts what it could not send in time.
+	// A sender that woke late sends one echo and counts those that it could not send in time.
 	for p.due = p.due.Add(m.opts.Interval); !now.Before(p.due); p.due = p.due.Add(m.opts.Interval) {
 		m.skipped++
 	}
@@ -270,7 +278,7 @@ func (m *Mesh) sendDue(p *pair, now time.Time) {
 
 func (m *Mesh) sendNow(p *pair, now time.Time) {
 	seq := p.track.send(now)
-	if err := p.from.echo(m.nonce, p.id, seq, p.to); err != nil {
+	if err := p.from.echo(m.nonce, p.id, seq, p.to.addr); err != nil {
 		p.track.refused(err)
 	}
 	p.track.left(time.Now())
@@ -301,7 +309,7 @@ func (m *Mesh) reported(e ICMPError) {
 	m.errors[key] = &e
 }
 
-// Answer is the outcome of a question.
+// Answer is the result of Ask.
 type Answer struct {
 	Pair
 	Sent, Lost uint64
@@ -311,8 +319,8 @@ type Answer struct {
 // Reached reports whether any echo was answered.
 func (a Answer) Reached() bool { return a.Lost < a.Sent }
 
-// Ask sends count echoes of a pair that may have been silent so far, one an interval, and returns when all
-// are answered or lost.
+// Ask sends count echoes of a pair, one each interval, and returns when all are answered or lost. The pair
+// need not be part of the mesh's pairs.
 func (m *Mesh) Ask(ctx context.Context, from, to string, count int) (Answer, error) {
 	m.mu.Lock()
 	p, err := m.newPair(from, to, true)
@@ -355,24 +363,24 @@ func (m *Mesh) forget(p *pair) {
 	m.pairs = slices.DeleteFunc(m.pairs, func(q *pair) bool { return q == p })
 }
 
-// Report is what a mesh has measured.
+// Report is what a mesh has measured so far.
 type Report struct {
 	// Pairs are sorted by name.
 	Pairs []PairReport
-	// Errors are the ICMP errors that reached an endpoint.
+	// Errors are the ICMP errors that endpoints have received.
 	Errors []ICMPError
 	// Skipped counts echoes that were not sent because the harness itself was late. They are not lost.
 	Skipped uint64
 }
 
-// Report returns what is decided so far.
+// Report returns what the mesh has measured. Echoes that are not decided yet are not in it.
 func (m *Mesh) Report() Report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := Report{Skipped: m.skipped}
 	for _, p := range m.pairs {
 		if !p.asked {
-			r.Pairs = append(r.Pairs, p.track.report(p.From, p.To))
+			r.Pairs = append(r.Pairs, p.report())
 		}
 	}
 	for _, e := range m.errors {
@@ -385,7 +393,13 @@ func (m *Mesh) Report() Report {
 	return r
 }
 
-// Settle waits until everything that was sent before the call is decided, and reports.
+func (p *pair) report() PairReport {
+	r := p.track.report(p.From, p.To)
+	r.FromNode, r.ToNode, r.IPv6 = p.from.node, p.to.node, p.to.addr.Is6()
+	return r
+}
+
+// Settle waits until every echo that was sent before the call is answered or lost, and returns the report.
 func (m *Mesh) Settle(ctx context.Context) (Report, error) {
 	until := time.Now()
 	tick := time.NewTicker(m.opts.Interval)
@@ -423,7 +437,7 @@ func (m *Mesh) Close() {
 	m.done.Wait()
 }
 
-// Lost returns the sum of lost echoes over the pairs that match; nil matches all.
+// Lost returns how many echoes of the pairs that match were lost and sent. nil matches all pairs.
 func (r Report) Lost(match func(PairReport) bool) (lost, sent uint64) {
 	for _, p := range r.Pairs {
 		if match == nil || match(p) {
@@ -453,7 +467,7 @@ func (r Report) Longest() time.Duration {
 	return longest
 }
 
-// Recovery returns how long after t the last pair worked again; false while one does not.
+// Recovery returns how long after t the last pair worked again. It is false while a pair does not work.
 func (r Report) Recovery(t time.Time) (time.Duration, bool) {
 	var slowest time.Duration
 	for _, p := range r.Pairs {

@@ -43,7 +43,8 @@ func world(tb testing.TB, n int, opts probe.Options) (*underlay.Switch, *probe.M
 		if err := sw.Plug(name, handle, "eth0", netip.PrefixFrom(addr, 24)); err != nil {
 			tb.Fatal(err)
 		}
-		if err := mesh.Add(probe.Endpoint{Name: name, NS: handle, Addr: addr}); err != nil {
+		e := probe.Endpoint{Name: name, Node: "node of " + name, NS: handle, Addr: addr}
+		if err := mesh.Add(e); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -84,6 +85,23 @@ func eventually(tb testing.TB, what string, holds func() bool) {
 			tb.Fatalf("never came true: %s", what)
 		case <-time.After(5 * time.Millisecond):
 		}
+	}
+}
+
+// A pair is known by the nodes of its ends, whatever they are called.
+func TestPairsNameTheirNodes(t *testing.T) {
+	_, mesh := world(t, 2, probe.Options{})
+	must(t, mesh.Probe("h1", "h2"))
+	p, err := mesh.Report().Pair("h1", "h2")
+	must(t, err)
+	if p.FromNode != "node of h1" || p.ToNode != "node of h2" || p.IPv6 {
+		t.Errorf("%+v", p)
+	}
+	if !p.On("node of h1") || !p.On("node of h2") || p.On("node") {
+		t.Error("the pair is on other nodes")
+	}
+	if err := mesh.Add(probe.Endpoint{Name: "nowhere", NS: namespace(t)}); err == nil {
+		t.Error("an endpoint is on no node")
 	}
 }
 
@@ -153,7 +171,9 @@ func TestSilentPairIsAsked(t *testing.T) {
 func TestHostUnreachableIsReported(t *testing.T) {
 	_, mesh := world(t, 1, probe.Options{Timeout: 200 * time.Millisecond})
 	// Nobody has 10.9.0.77, so the kernel of h1 says host unreachable to its own socket.
-	must(t, mesh.Add(probe.Endpoint{Name: "nobody", NS: namespace(t), Addr: netip.MustParseAddr("10.9.0.77")}))
+	must(t, mesh.Add(probe.Endpoint{
+		Name: "nobody", Node: "none", NS: namespace(t), Addr: netip.MustParseAddr("10.9.0.77"),
+	}))
 	must(t, mesh.Probe("h1", "nobody"))
 	eventually(t, "an ICMP error arrives", func() bool { return len(mesh.Report().Errors) > 0 })
 	e := mesh.Report().Errors[0]

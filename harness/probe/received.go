@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StampReceived has the kernel note the time at which it receives each packet of a socket (SO_TIMESTAMPNS,
-// Documentation/networking/timestamping.rst): a busy program reads its sockets late.
+// StampReceived switches on kernel receive timestamps for a socket (SO_TIMESTAMPNS,
+// Documentation/networking/timestamping.rst). A busy program reads its sockets late, so its own clock is no
+// measure.
 func StampReceived(fd int) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); err != nil {
 		return fmt.Errorf("have packets stamped: %w", err)
@@ -17,7 +18,8 @@ func StampReceived(fd int) error {
 	return nil
 }
 
-// ReceivedAt returns when the kernel saw the packet that came with this control data; now, if it did not say.
+// ReceivedAt returns the kernel receive timestamp in a packet's control data. Without one it returns the
+// present.
 func ReceivedAt(control []byte) time.Time {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
@@ -31,9 +33,10 @@ func ReceivedAt(control []byte) time.Time {
 	return time.Now()
 }
 
-// Monotonic gives the time of a packet that has just been read a monotonic reading, by which it compares with
-// the program's own times (package time). The kernel stamps by the wall clock, which may be set while an
-// echo is on its way. Go reads its two clocks one after the other, so packets of two sockets compare by ReceivedAt.
+// Monotonic adds a monotonic clock reading to a kernel timestamp, so that it can be compared with time.Now.
+// The kernel uses the wall clock, which may be set while an echo is on its way. Call it as soon as the
+// packet is read. To compare packets of two sockets, use ReceivedAt: Go does not read its two clocks at the
+// same moment.
 func Monotonic(stamped time.Time) time.Time {
 	now := time.Now()
 	return now.Add(-max(0, now.Round(0).Sub(stamped)))

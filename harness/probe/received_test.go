@@ -44,13 +44,16 @@ func TestReceivedAt(t *testing.T) {
 
 // The wall clock may be set between the sending of an echo, the kernel's stamp and the reading of it.
 func TestMonotonicIsNotMovedWhenTheClockIsSet(t *testing.T) {
-	for what, ago := range map[string]time.Duration{"a minute": time.Minute, "no time": 0, "future": -time.Hour} {
+	for what, ago := range map[string]time.Duration{
+		"a minute": time.Minute, "no time": 0, "future": -time.Hour,
+	} {
 		now := time.Now()
 		at := probe.Monotonic(now.Add(-ago).Round(0))
 		if !strings.Contains(at.String(), " m=") { // see Time.String
 			t.Errorf("%s: no monotonic reading: %s", what, at)
 		}
-		if off := at.Sub(now.Add(-max(0, ago))); off < -time.Millisecond || off > time.Second { // see TestReceivedAt
+		off := at.Sub(now.Add(-max(0, ago)))
+		if off < -time.Millisecond || off > time.Second { // see TestReceivedAt
 			t.Errorf("%s: %s after the right time", what, off)
 		}
 	}

@@ -5,13 +5,13 @@ import "time"
 const (
 	// bucket is the resolution of a series.
 	bucket = 100 * time.Millisecond
-	// calm is how long a bucket may get while nothing changes.
+	// calm is the greatest length of a bucket while nothing changes.
 	calm = time.Second
-	// quick is what is not told apart: on a busy machine answers take anything up to it.
+	// quick is a round trip time below which differences do not matter: a busy machine causes them.
 	quick = 2 * time.Millisecond
 )
 
-// Bucket sums up the echoes of a pair that were sent in a short time and are decided.
+// Bucket sums up the decided echoes of a pair that were sent in a short time.
 type Bucket struct {
 	Start      time.Time
 	Length     time.Duration
@@ -19,7 +19,7 @@ type Bucket struct {
 	RTT        RTT
 }
 
-// PairSeries is what became of the echoes of a pair over time.
+// PairSeries are the echoes of a pair over time, in buckets.
 type PairSeries struct {
 	From, To string
 	Buckets  []Bucket
@@ -52,7 +52,8 @@ func (s *series) add(sent time.Time, lost bool, rtt time.Duration) {
 	}
 }
 
-// finish joins the open bucket to the one before it, if that tells nothing less, or puts it behind.
+// finish closes the open bucket. It joins the bucket to the one before, if no information is lost, or
+// appends it.
 func (s *series) finish() {
 	if n := len(s.done); n > 0 && joins(s.done[n-1], s.open) {
 		last := &s.done[n-1]
@@ -65,15 +66,16 @@ func (s *series) finish() {
 	s.open = Bucket{}
 }
 
-// joins reports whether two buckets may become one: they meet, nothing was lost, and the slowest answer of
-// one is not far slower than that of the other, or both are quick.
+// joins reports whether two buckets may become one: one follows the other, nothing was lost, and their
+// slowest answers are about as slow, or both quick.
 func joins(a, b Bucket) bool {
 	slow, fast := max(a.RTT.Max, b.RTT.Max), min(a.RTT.Max, b.RTT.Max)
 	return a.Lost == 0 && b.Lost == 0 && a.Start.Add(a.Length).Equal(b.Start) && a.Length+b.Length <= calm &&
 		slow <= max(quick, 2*fast)
 }
 
-// take returns the buckets that will not change and forgets them; with all, also those that would have.
+// take returns the buckets that will not change any more, and removes them. With all it returns the others
+// too.
 func (s *series) take(all bool) []Bucket {
 	if all {
 		if s.open.Sent > 0 {
@@ -103,8 +105,8 @@ func (r *RTT) merge(o RTT) {
 	r.Count += o.Count
 }
 
-// TakeSeries returns, of every pair with any, the buckets that are complete since it was called last; each
-// is returned once. With all they include those that would still grow, for a mesh that has ended.
+// TakeSeries returns the buckets of each pair that were completed since the last call. Each bucket is
+// returned once. With all it also returns buckets that could still grow; use that when the mesh has ended.
 func (m *Mesh) TakeSeries(all bool) []PairSeries {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -19,11 +19,11 @@ import (
 	"github.com/nemesh/nemesh/harness/ns"
 )
 
-// payload of an echo: the mesh's nonce, the pair, the number. The ICMP header's own id and sequence are too
-// short, and others may use the same.
+// payload is the length of an echo's payload: the mesh's nonce, the pair and the number. The id and the
+// sequence of the ICMP header are too short, and other programs may use the same.
 const payload = 16
 
-// wanted are the ICMP types that a socket lets through (RFC 792).
+// wanted are the ICMP types that a socket receives (RFC 792).
 var wanted = []ipv4.ICMPType{
 	ipv4.ICMPTypeEchoReply, ipv4.ICMPTypeDestinationUnreachable, ipv4.ICMPTypeTimeExceeded,
 	ipv4.ICMPTypeParameterProblem,
@@ -38,6 +38,7 @@ var wanted6 = []ipv6.ICMPType{
 // endpoint is an endpoint with its socket.
 type endpoint struct {
 	name string
+	node string
 	addr netip.Addr
 	conn *net.IPConn
 	raw  syscall.RawConn
@@ -52,7 +53,8 @@ func open(e Endpoint) (*endpoint, error) {
 	if e.Addr.Is6() {
 		network = "ip6:ipv6-icmp"
 	}
-	end := &endpoint{name: e.Name, addr: e.Addr, buffer: make([]byte, 1<<16), control: make([]byte, 128)}
+	end := &endpoint{name: e.Name, node: e.Node, addr: e.Addr}
+	end.buffer, end.control = make([]byte, 1<<16), make([]byte, 128)
 	err := ns.Do(e.NS, func() error {
 		conn, err := net.ListenIP(network, nil)
 		if err != nil {
@@ -70,7 +72,7 @@ func open(e Endpoint) (*endpoint, error) {
 	return end, nil
 }
 
-// configure filters what the socket gets, has the kernel stamp it, and makes room for bursts.
+// configure sets the socket's ICMP filter, receive timestamps and buffer size.
 func configure(conn *net.IPConn, raw syscall.RawConn, v6 bool) error {
 	if err := filter(conn, v6); err != nil {
 		return err
@@ -87,7 +89,7 @@ func configure(conn *net.IPConn, raw syscall.RawConn, v6 bool) error {
 	return errors.Join(err, set)
 }
 
-// filter has the kernel pass on the wanted messages only.
+// filter has the kernel deliver only the wanted ICMP types.
 func filter(conn *net.IPConn, v6 bool) error {
 	if v6 {
 		var f ipv6.ICMPFilter
@@ -143,7 +145,7 @@ func (e *endpoint) catchUp(m *Mesh) {
 	_ = e.raw.Control(func(fd uintptr) { e.drain(int(fd), m) }) // fails for a closed one, which has nothing
 }
 
-// drain reads until the socket is empty. When it returns, all that it found has been taken note of.
+// drain reads until the socket is empty, and counts what it reads.
 func (e *endpoint) drain(fd int, m *Mesh) {
 	e.reading.Lock()
 	defer e.reading.Unlock()
@@ -158,7 +160,7 @@ func (e *endpoint) drain(fd int, m *Mesh) {
 	}
 }
 
-// take notes what a packet says.
+// take counts a packet: an answer or an error.
 func (e *endpoint) take(m *Mesh, packet []byte, from unix.Sockaddr, at time.Time) {
 	message, reporter, ok := parse(packet, from)
 	if !ok {
@@ -181,8 +183,7 @@ func (e *endpoint) take(m *Mesh, packet []byte, from unix.Sockaddr, at time.Time
 	}
 }
 
-// parse takes the IP header off a packet, which an IPv4 socket leaves on and an IPv6 socket does not, and
-// reads the ICMP message.
+// parse reads the ICMP message of a packet. It first removes the IP header, which only IPv4 sockets deliver.
 func parse(packet []byte, from unix.Sockaddr) (*icmp.Message, netip.Addr, bool) {
 	if from6, ok := from.(*unix.SockaddrInet6); ok {
 		message, err := icmp.ParseMessage(ipv6.ICMPTypeEchoReply.Protocol(), packet)
@@ -203,7 +204,7 @@ func parse(packet []byte, from unix.Sockaddr) (*icmp.Message, netip.Addr, bool) 
 	return message, netip.AddrFrom4(from4.Addr), true
 }
 
-// failed passes on an error message; original is the packet that could not be delivered.
+// failed reports an ICMP error. original is the packet that could not be delivered.
 func (e *endpoint) failed(
 	m *Mesh,
 	message *icmp.Message,

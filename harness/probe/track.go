@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// track is the state of one pair, without sockets or clocks: echoes go out in order, and each is decided, in
+// track is the state of one pair, without sockets or clocks. Echoes are sent in order. Each is decided, in
 // the same order, as answered or lost.
 type track struct {
 	interval, timeout time.Duration
@@ -36,8 +36,8 @@ func (k *track) send(t time.Time) uint32 {
 	return seq
 }
 
-// left notes that the echo sent last had left by t. When that is more than an interval after it was noted,
-// the harness itself was held up in between, and the echo's time begins at t.
+// left notes that the echo sent last had left by t. If that is more than an interval after send, the harness
+// itself was late, and the echo's time begins at t.
 func (k *track) left(t time.Time) {
 	if last := &k.open[len(k.open)-1]; t.Sub(last.at) > k.interval {
 		last.at = t
@@ -57,7 +57,7 @@ func (k *track) overdue(t time.Time) bool {
 	return false
 }
 
-// refused notes that the kernel would not send an echo. It stays open and is decided as lost.
+// refused notes that the kernel refused to send an echo. The echo is decided as lost later.
 func (k *track) refused(err error) {
 	if k.errnos == nil {
 		k.errnos = map[string]uint64{}
@@ -65,8 +65,8 @@ func (k *track) refused(err error) {
 	k.errnos[err.Error()]++
 }
 
-// reply notes that the answer to echo seq arrived at t. One that is later than the time-out, or a second
-// one, changes nothing.
+// reply notes that the answer to echo seq arrived at t. An answer after the time-out, or a second one, is
+// ignored.
 func (k *track) reply(seq uint32, t time.Time) {
 	if len(k.open) == 0 {
 		return
@@ -79,7 +79,7 @@ func (k *track) reply(seq uint32, t time.Time) {
 	k.rtt.add(k.open[i].rtt)
 }
 
-// settle decides the echoes that are answered, or were sent more than the time-out before t.
+// settle decides the echoes that are answered and those that were sent more than the time-out before t.
 func (k *track) settle(t time.Time) {
 	for len(k.open) > 0 {
 		e := k.open[0]
@@ -135,17 +135,17 @@ func (r RTT) Mean() time.Duration {
 
 // Outage is a run of consecutive lost echoes of a pair.
 type Outage struct {
-	// Start is when the first lost echo was sent. Length runs to the sending of the first answered one after
-	// it or, while there is none, to one interval after the last lost one. It is as exact as the interval,
-	// and as the grain in which a mesh sends (Mesh.send).
+	// Start is when the first lost echo was sent. Length is the time until the first answered echo after it was
+	// sent. While there is none, it is the time until one interval after the last lost echo. Both are as exact
+	// as the interval and the grain in which a mesh sends (Mesh.send).
 	Start  time.Time
 	Length time.Duration
 	Lost   uint64
-	// Ended is false while the outage still lasts.
+	// Ended is false while the outage lasts.
 	Ended bool
 }
 
-// String returns the outage as a person would say it.
+// String returns the outage as text for people.
 func (o Outage) String() string {
 	lasts := ""
 	if !o.Ended {
@@ -155,14 +155,17 @@ func (o Outage) String() string {
 		o.Start.Format("15:04:05.000"), o.Lost, lasts)
 }
 
-// PairReport is what became of the echoes of one pair so far.
+// PairReport counts the echoes of one pair so far.
 type PairReport struct {
 	From, To string
-	// Sent counts decided echoes: those that may still be answered in time are left out.
+	// FromNode and ToNode are the nodes on which the two are (Endpoint.Node). IPv6 says that they talk over it.
+	FromNode, ToNode string
+	IPv6             bool
+	// Sent counts the decided echoes. Those that may still be answered in time are not counted.
 	Sent, Lost uint64
 	Outages    []Outage
 	RTT        RTT
-	// Errnos counts the echoes that the kernel refused to send, by its reason. They are lost as well.
+	// Errnos counts the echoes that the kernel refused to send, by errno. They count as lost as well.
 	Errnos map[string]uint64
 }
 
@@ -178,6 +181,9 @@ func (k *track) report(from, to string) PairReport {
 	return r
 }
 
+// On reports whether an end of the pair is on a node.
+func (r PairReport) On(node string) bool { return r.FromNode == node || r.ToNode == node }
+
 // Longest returns the length of the longest outage; 0 if there was none.
 func (r PairReport) Longest() time.Duration {
 	var longest time.Duration
@@ -187,8 +193,8 @@ func (r PairReport) Longest() time.Duration {
 	return longest
 }
 
-// Recovery returns how long after t the pair worked again for good: the time until the end of its last
-// outage, 0 if no outage lasted beyond t. It is false while an outage lasts.
+// Recovery returns the time from t to the end of the pair's last outage. It is 0 if no outage lasted beyond
+// t, and false while an outage lasts.
 func (r PairReport) Recovery(t time.Time) (time.Duration, bool) {
 	if len(r.Outages) == 0 {
 		return 0, true

@@ -2,10 +2,8 @@ package recorder
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -88,38 +86,17 @@ func traceEvent(t follow.Trace) *record.Trace {
 	return e
 }
 
-// leasesForPackets returns the leases that there are; when etcd, which has them, does not answer, those that it
-// had last.
-func (r *Recorder) leasesForPackets(ctx context.Context) []follow.Lease {
+// leasesForPackets returns the leases that there are; when etcd, which has them, does not answer, those
+// that it had last.
+func (r *Recorder) leasesForPackets(ctx context.Context) []cluster.Lease {
 	ctx, cancel := context.WithTimeout(ctx, leasesWithin)
 	defer cancel()
 	if r.c.Etcd().Running() || r.c.Lacks(driver.FeatureKeys) != nil {
 		if all, err := r.c.Leases(ctx); err == nil {
-			return packetLeases(all)
+			return all
 		}
 	}
-	return packetLeases(r.keys.leases())
-}
-
-// packetLeases reads keys and values; what a scenario has put there and is no lease is left out.
-func packetLeases(all []cluster.Lease) []follow.Lease {
-	leases := []follow.Lease{}
-	for _, l := range all {
-		key, _, _ := strings.Cut(l.Key, "&") // the IPv6 subnet of a dual-stack lease follows
-		i := strings.LastIndexByte(key, '-')
-		if i < 0 {
-			continue
-		}
-		subnet, err := netip.ParsePrefix(key[:i] + "/" + key[i+1:])
-		if err != nil {
-			continue
-		}
-		var value struct{ BackendData struct{ VtepMAC string } }
-		_ = json.Unmarshal([]byte(l.Value), &value) // another backend has no MAC
-		leases = append(leases, follow.Lease{Subnet: subnet, PublicIP: l.PublicIP,
-			VtepMAC: strings.ToLower(value.BackendData.VtepMAC)})
-	}
-	return leases
+	return r.keys.leases()
 }
 
 // FollowWrong follows a packet of some of the pairs that should reach each other and do not: those of the

@@ -74,8 +74,10 @@ func TestFailedExpectationIsFollowed(t *testing.T) {
 	if err != nil || len(traces) != 2 {
 		t.Fatalf("%d traces, %v", len(traces), err)
 	}
-	for i, want := range []string{"request lost on node01 at flannel.1: no FDB entry for ",
-		"reply lost on node01 at flannel.1: no FDB entry for "} {
+	for i, want := range []string{
+		"request lost on node01 at flannel.1: no FDB entry for ",
+		"reply lost on node01 at flannel.1: no FDB entry for ",
+	} {
 		if s := traces[i].Sentence; !strings.Contains(s, want) || !strings.Contains(s, "says 192.168.200.202") {
 			t.Errorf("got %s, want %s", s, want)
 		}

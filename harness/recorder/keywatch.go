@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/nemesh/nemesh/harness/cluster"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/reports/record"
 )
@@ -35,7 +36,7 @@ func (k *keyWatch) lines() []string {
 	defer k.mu.Unlock()
 	var lines []string
 	for key, value := range k.known {
-		if subnet, ok := strings.CutPrefix(key, "subnets/"); ok {
+		if subnet, ok := strings.CutPrefix("/"+key, flannelkeys.Subnets); ok {
 			lines = append(lines, subnet+" "+value)
 		}
 	}
@@ -125,8 +126,10 @@ func (r *Recorder) keyChanged(e *clientv3.Event) {
 	k := &r.keys
 	key := strings.TrimPrefix(string(e.Kv.Key), r.c.EtcdPrefix()+"/")
 	k.mu.Lock()
-	change := record.Lease{Change: record.LeasePut, Key: key, Value: string(e.Kv.Value), Was: k.known[key],
-		ID: e.Kv.Lease, Revision: e.Kv.ModRevision}
+	change := record.Lease{
+		Change: record.LeasePut, Key: key, Value: string(e.Kv.Value), Was: k.known[key],
+		ID: e.Kv.Lease, Revision: e.Kv.ModRevision,
+	}
 	if e.Type == mvccpb.DELETE {
 		change.Change = record.LeaseDeleted
 		delete(k.known, key)
@@ -148,14 +151,18 @@ func (r *Recorder) compareKeys(now *clientv3.GetResponse) {
 		key := strings.TrimPrefix(string(kv.Key), r.c.EtcdPrefix()+"/")
 		k.known[key] = string(kv.Value)
 		if was, there := before[key]; !there || was != string(kv.Value) {
-			changes = append(changes, record.Lease{Change: record.LeaseFound, Key: key, Value: string(kv.Value),
-				Was: was, ID: kv.Lease, Revision: kv.ModRevision})
+			changes = append(changes, record.Lease{
+				Change: record.LeaseFound, Key: key, Value: string(kv.Value),
+				Was: was, ID: kv.Lease, Revision: kv.ModRevision,
+			})
 		}
 	}
 	for key, was := range before {
 		if _, there := k.known[key]; !there {
-			changes = append(changes, record.Lease{Change: record.LeaseMissed, Key: key, Was: was,
-				Revision: now.Header.Revision})
+			changes = append(changes, record.Lease{
+				Change: record.LeaseMissed, Key: key, Was: was,
+				Revision: now.Header.Revision,
+			})
 		}
 	}
 	k.mu.Unlock()
@@ -177,8 +184,8 @@ func (k *keyWatch) leases() []cluster.Lease {
 	defer k.mu.Unlock()
 	var leases []cluster.Lease
 	for key, value := range k.known {
-		if subnet, ok := strings.CutPrefix(key, "subnets/"); ok {
-			if l, ok := cluster.ParseLease(subnet, value); ok {
+		if subnet, ok := strings.CutPrefix("/"+key, flannelkeys.Subnets); ok {
+			if l, err := flannelkeys.ParseLease(subnet, value); err == nil {
 				leases = append(leases, l)
 			}
 		}

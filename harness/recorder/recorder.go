@@ -58,8 +58,8 @@ func (r *Recorder) Watch(c *cluster.Cluster) {
 	})
 }
 
-// Close ends the recording and the cluster's mesh. It is called before the cluster is closed. A recorder that
-// watches nothing is closed already.
+// Close ends the recording and the cluster's mesh. It is called before the cluster is closed. A recorder
+// that watches nothing is closed already.
 func (r *Recorder) Close() {
 	if r.stop == nil {
 		return
@@ -103,18 +103,25 @@ func (r *Recorder) writeSeries(all bool) {
 func (r *Recorder) writeProbe(report probe.Report) {
 	p := &record.Probe{Skipped: report.Skipped}
 	for _, m := range report.Pairs {
-		pair := record.Pair{From: m.From, To: m.To, Sent: m.Sent, Lost: m.Lost, RTTMin: int64(m.RTT.Min),
-			RTTMean: int64(m.RTT.Mean()), RTTMax: int64(m.RTT.Max)}
+		pair := record.Pair{
+			From: m.From, To: m.To, FromNode: m.FromNode, ToNode: m.ToNode, IPv6: m.IPv6,
+			Sent: m.Sent, Lost: m.Lost, RTTMin: int64(m.RTT.Min), RTTMean: int64(m.RTT.Mean()),
+			RTTMax: int64(m.RTT.Max),
+		}
 		for _, o := range m.Outages {
-			pair.Outages = append(pair.Outages, record.Outage{Start: record.At(o.Start), Length: int64(o.Length),
-				Lost: o.Lost, Ended: o.Ended})
+			pair.Outages = append(pair.Outages, record.Outage{
+				Start: record.At(o.Start), Length: int64(o.Length),
+				Lost: o.Lost, Ended: o.Ended,
+			})
 		}
 		p.Pairs = append(p.Pairs, pair)
 	}
 	for _, e := range report.Errors {
-		p.Errors = append(p.Errors, record.ICMPError{At: e.At, Reporter: e.Reporter.String(), Type: e.Type,
+		p.Errors = append(p.Errors, record.ICMPError{
+			At: e.At, Reporter: e.Reporter.String(), Type: e.Type,
 			Code: e.Code, Source: e.Source.String(), Destination: e.Destination.String(), Count: e.Count,
-			First: record.At(e.First), Last: record.At(e.Last)})
+			First: record.At(e.First), Last: record.At(e.Last),
+		})
 	}
 	r.rec.Write(record.Event{Kind: record.KindProbe, Probe: p})
 }
@@ -148,13 +155,14 @@ func (r *Recorder) WriteState(ctx context.Context) error {
 func (r *Recorder) kernelState() ([]record.State, error) {
 	all := r.c.AllNodes()
 	nodes := all[:min(len(all), snapshotNodes)]
-	taken := make([]observe.Snapshot, len(nodes))
+	taken := make([]observe.Lines, len(nodes))
 	errs := make([]error, len(nodes))
 	var reading errgroup.Group
 	reading.SetLimit(4)
 	for i, n := range nodes {
 		reading.Go(func() error {
-			taken[i], errs[i] = observe.Take(n.NetNS())
+			s, err := observe.Read(n.NetNS())
+			taken[i], errs[i] = s.Lines(), err
 			return nil
 		})
 	}
@@ -166,8 +174,12 @@ func (r *Recorder) kernelState() ([]record.State, error) {
 			what  string
 			lines []string
 		}{
-			{"links", s.Links}, {"addresses", s.Addresses}, {"routes", s.Routes}, {"neighbours", s.Neighbours},
-			{"fdb", s.FDB}, {"rules", s.Rules},
+			{"links", s.Links},
+			{"addresses", s.Addresses},
+			{"routes", s.Routes},
+			{"neighbours", s.Neighbours},
+			{"fdb", s.FDB},
+			{"rules", s.Rules},
 		} {
 			states = append(states, record.State{Where: n.Name(), What: part.what, Lines: part.lines})
 		}
@@ -184,7 +196,8 @@ func (r *Recorder) leaseLines(ctx context.Context) ([]string, error) {
 	if err := r.c.Lacks(driver.FeatureLeases); err != nil {
 		return []string{err.Error()}, nil
 	}
-	if r.c.Lacks(driver.FeatureKeys) == nil && !slices.ContainsFunc(r.c.Etcd().Members(), (*etcd.Member).Running) {
+	if r.c.Lacks(driver.FeatureKeys) == nil &&
+		!slices.ContainsFunc(r.c.Etcd().Members(), (*etcd.Member).Running) {
 		return []string{"etcd is not running"}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

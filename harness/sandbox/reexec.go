@@ -1,9 +1,9 @@
 package sandbox
 
-// One binary plays several parts: the sandbox's init, an etcd member, the suite itself. A part is registered
-// under a name from a package-level variable or an init function, and the binary starts itself again with
-// that name as argv[0]. No second binary has to be built or found, so a suite compiled with `go test -c`
-// carries its whole world with it.
+// One binary plays several parts: the sandbox's init, an etcd member, the suite itself. A package-level
+// variable or an init function registers a part under a name. The binary starts itself again with that name
+// as argv[0]. So no second binary has to be built or found, and a suite compiled with `go test -c` is
+// complete.
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 
 var parts = map[string]func() int{}
 
-// RegisterPart makes fn the part called name. The value fn returns is the exit code. A name taken twice is a
-// programming error and panics at start.
+// RegisterPart registers fn as the part called name. fn returns the exit code. It panics when the name is
+// taken.
 func RegisterPart(name string, fn func() int) {
 	if _, taken := parts[name]; taken {
 		panic(fmt.Sprintf("sandbox: part %q is registered twice", name))
@@ -22,8 +22,8 @@ func RegisterPart(name string, fn func() int) {
 	parts[name] = fn
 }
 
-// DispatchPart runs the part named by argv[0] and exits with its code; in a process started in the ordinary way
-// it returns. It must be the first call of main or TestMain.
+// DispatchPart runs the part named by argv[0] and exits with its code. It returns when argv[0] names no
+// part. It must be the first call of main or TestMain.
 func DispatchPart() {
 	if fn, ok := parts[os.Args[0]]; ok {
 		os.Exit(fn())

@@ -9,11 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// switches are the kernel settings that refuse user namespaces to ordinary users, each with the value that
-// refuses and the one that allows.
+// switches are the kernel settings by which ordinary users may not make user namespaces, each with the value
+// that forbids it and the value that allows it.
 var switches = []struct{ key, refuses, allows, reason string }{
-	{"kernel.apparmor_restrict_unprivileged_userns", "1", "0",
-		"AppArmor keeps unprivileged programs from using user namespaces (the default of Ubuntu 24.04)"},
+	{
+		"kernel.apparmor_restrict_unprivileged_userns", "1", "0",
+		"AppArmor keeps unprivileged programs from using user namespaces (the default of Ubuntu 24.04)",
+	},
 	{"user.max_user_namespaces", "0", "15000", "the kernel allows no user namespace at all"},
 	{"kernel.unprivileged_userns_clone", "0", "1", "this kernel gives user namespaces to root only"},
 }
@@ -31,7 +33,7 @@ func refused(err error) error {
 		"    %s", reason, err, sysctl)
 }
 
-// diagnose names the setting that stands in the way, as far as it can be told.
+// diagnose finds the setting that forbids user namespaces, and the command that allows them.
 func diagnose(read func(key string) (string, bool)) (reason, remedy string) {
 	for _, s := range switches {
 		if value, ok := read(s.key); ok && value == s.refuses {

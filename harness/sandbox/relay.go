@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ginkgo's parallel processes report to a server on the loopback of whoever ran `ginkgo -p`, which a suite
-// that has entered its sandbox cannot reach. The relay mends that: the init opens a listener on the same
-// address inside and passes it to the outer process, which accepts there and dials in its own namespace. A
-// socket stays in the network namespace it was made in, so no file and no other channel is needed.
+// Ginkgo's parallel processes report to a server on the loopback of `ginkgo -p`. A suite inside a sandbox
+// cannot reach that loopback. So the init listens on the same address inside and passes the listener to the
+// outer process, which accepts connections there and dials the server in its own namespace. This works
+// because a socket stays in the network namespace in which it was made.
 
 const parallelHostFlag = "ginkgo.parallel.host="
 

@@ -1,19 +1,18 @@
-// Package sandbox runs a program in user, mount, pid and network namespaces of its own, so that whatever it
-// breaks is broken there only and whatever it leaves is freed by the kernel when it ends.
+// Package sandbox runs a program in new user, mount, pid and network namespaces. What the program breaks is
+// broken only there, and the kernel frees everything when it ends.
 //
-// A program calls Enter first. Outside, Enter starts the same binary again as the init of new namespaces,
-// waits, and exits with its code; inside, it returns. There are three processes:
+// A program calls Enter first. Outside the sandbox, Enter starts the same binary again as the init of new
+// namespaces, waits, and exits with its code. Inside, it returns. There are three processes:
 //
 //	outer     the program as the user started it: passes signals in and the exit code out
 //	init      pid 1: mounts /proc and a private /run, reaps orphans, passes signals on
 //	payload   the program again, with the same arguments, now inside
 //
-// The init dies with the outer process (a parent-death signal, and a pipe for the moment before that is set)
-// and with the payload; when pid 1 dies the kernel kills every process of the pid namespace and frees its
-// network namespaces, links and mounts. That is the whole clean-up: kill -9 of the outer process at any
-// moment leaves nothing.
+// The init ends with the outer process (by a parent-death signal, and by a pipe until that is set) and with
+// the payload. When pid 1 ends, the kernel kills every process of the pid namespace and frees its network
+// namespaces, links and mounts. There is no other clean-up: kill -9 of the outer process leaves nothing.
 //
-// Nothing here needs root. When run as root no user namespace is made.
+// Nothing here needs root. Root gets no user namespace.
 package sandbox
 
 import (
@@ -30,7 +29,7 @@ import (
 )
 
 const (
-	// Dir is the private directory, on the sandbox's own tmpfs, under which worlds keep their files.
+	// Dir is the folder on the sandbox's own tmpfs in which worlds keep their files.
 	Dir = "/run/nemesh"
 	// ExitNotBuilt is the exit code of a program whose sandbox could not be built.
 	ExitNotBuilt = 2
@@ -117,7 +116,7 @@ func outer(args []string) (int, error) {
 	return exitCode(cmd.Wait())
 }
 
-// forwarded are the signals a user or a CI runner sends to ask a program to stop or to report.
+// forwarded are the signals by which a user or a CI runner asks a program to stop or to report.
 var forwarded = []os.Signal{
 	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 }
@@ -197,8 +196,8 @@ func runInit(args []string) (int, error) {
 	return 0, nil // not reached: the channel is never closed
 }
 
-// reap collects every child that has ended, most of them orphans of the payload, and reports the payload's
-// end.
+// reap waits for every child that has ended, most of them orphans of the payload. It reports whether the
+// payload has ended, and how.
 func reap(payload int) (status unix.WaitStatus, ended bool) {
 	for {
 		var ws unix.WaitStatus
@@ -220,7 +219,7 @@ func dieWithOuter(lifeline *os.File) {
 	os.Exit(128 + int(syscall.SIGKILL))
 }
 
-// mountPrivate gives the sandbox its own /proc and /run. Nothing of it is seen outside.
+// mountPrivate gives the sandbox its own /proc and /run. They cannot be seen outside.
 func mountPrivate() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return refused(fmt.Errorf("make the mounts private: %w", err))
@@ -248,7 +247,7 @@ func mountPrivate() error {
 	return nil
 }
 
-// loopbackUp brings up the sandbox's loopback, which Ginkgo's parallel processes talk over.
+// loopbackUp brings up the sandbox's loopback. Ginkgo's parallel processes use it.
 func loopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

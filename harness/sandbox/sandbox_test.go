@@ -214,8 +214,10 @@ func TestRefusalNamesTheWaysOn(t *testing.T) {
 		strings.Join(outer(t, "show").Args, " ")
 	shell := exec.Command("/bin/sh", "-c", script)
 	all := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 65536}}
-	shell.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: all, GidMappings: all, GidMappingsEnableSetgroups: true}
+	shell.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: all, GidMappings: all, GidMappingsEnableSetgroups: true,
+	}
 	out, code := exit(t, shell)
 	if code != 2 || !strings.Contains(out, "Two ways on") || !strings.Contains(out, "sudo") ||
 		!strings.Contains(out, "user.max_user_namespaces") {

@@ -10,8 +10,8 @@ import (
 
 // What a driver of your own is written in.
 type (
-	// Driver says how an overlay under test is started, found ready and used. Its value is for Options.Agent, or
-	// for RegisterDriver.
+	// Driver says how an overlay under test is started, found ready and used. Its value is for Options.Agent,
+	// or for RegisterDriver.
 	Driver = driver.Driver
 	// Spec is what an agent needs to know about its node and its cluster.
 	Spec = driver.Spec
@@ -71,12 +71,13 @@ type (
 )
 
 // RegisterDriver makes a driver known by a name, by which --agent and NEMESH_AGENT choose it. It is for init
-// functions and variables: a name that is taken, or could be a file's, is a mistake in the program and panics.
+// functions and variables: a name that is taken, or could be a file's, is a mistake in the program and
+// panics.
 func RegisterDriver(name string, d Driver) { driver.Register(name, d) }
 
-// Part makes a function a program of its own, which the compiled suite starts on a machine by starting itself
-// again: a small agent needs no binary. It is for variables of the suite. The function's arguments are
-// os.Args[1:], and what it returns is the exit code. A name that is taken panics.
+// Part makes a function a program of its own, which the compiled suite starts on a machine by starting
+// itself again: a small agent needs no binary. It is for variables of the suite. The function's arguments
+// are os.Args[1:], and what it returns is the exit code. A name that is taken panics.
 func Part(name string, run func() int) Command {
 	sandbox.RegisterPart(name, run)
 	self := sandbox.PartCommand(name)

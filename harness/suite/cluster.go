@@ -26,8 +26,8 @@ type Cluster struct {
 
 // Cluster builds a cluster for the running spec, or for its ordered container when called in BeforeAll, and
 // tears it down afterwards. Without Options.Agent it has the overlay under test. When all that used it has
-// passed, its faults are healed and the invariants are checked before. A world that cannot be built makes the
-// spec not proven.
+// passed, its faults are healed and the invariants are checked before. A world that cannot be built makes
+// the spec not proven.
 func (s *Suite) Cluster(ctx context.Context, opts Options) *Cluster {
 	ginkgo.GinkgoHelper()
 	if opts.Agent == nil {
@@ -49,23 +49,20 @@ func (s *Suite) Cluster(ctx context.Context, opts Options) *Cluster {
 	s.mu.Unlock()
 	ginkgo.DeferCleanup(func() {
 		s.mu.Lock()
-		failed := s.failed[c]
 		delete(s.failed, c)
 		s.mu.Unlock()
-		if failed || ginkgo.CurrentSpecReport().Failed() {
-			s.keep(c)
-		}
 		c.recorder.Close()
 		if err := c.checker.Close(); err != nil {
 			ginkgo.Fail("tear down the cluster: " + err.Error())
 		}
 	})
+	ginkgo.DeferCleanup(s.keepAtRest, ginkgo.NodeTimeout(keepFor))
 	ginkgo.DeferCleanup(func(ctx ginkgo.SpecContext) { s.atRest(ctx, c) }, ginkgo.NodeTimeout(checkWithin))
 	return c
 }
 
-// Running builds a cluster whose mesh has begun to talk: three nodes unless told otherwise, one that something
-// happens to and a pair that it must not touch.
+// Running builds a cluster whose mesh has begun to talk: three nodes unless told otherwise, one that
+// something happens to and a pair that it must not touch.
 func (s *Suite) Running(ctx context.Context, opts Options) *Cluster {
 	ginkgo.GinkgoHelper()
 	if opts.Nodes == 0 {
@@ -80,8 +77,12 @@ func (s *Suite) Running(ctx context.Context, opts Options) *Cluster {
 	return c
 }
 
-// checkWithin bounds healing, waiting for rest and checking.
-const checkWithin = time.Minute
+const (
+	// checkWithin bounds healing, waiting for rest and checking.
+	checkWithin = time.Minute
+	// explainWithin bounds following packets and recording the state after a failure.
+	explainWithin = 30 * time.Second
+)
 
 // atRest checks the invariants of a cluster whose specs have passed.
 func (s *Suite) atRest(ctx context.Context, c *Cluster) {
@@ -162,8 +163,8 @@ func Has(f Feature) bool {
 // OwnBuild drives this project's overlay as it was built, whatever the overlay under test is.
 func OwnBuild() Ours { return driver.Ours{Bin: os.Getenv(build.Env)} }
 
-// NeedsProgram skips the running spec where an agent needs a program that the machine does not have. Any other
-// error of its Check fails the spec.
+// NeedsProgram skips the running spec where an agent needs a program that the machine does not have. Any
+// other error of its Check fails the spec.
 func NeedsProgram(d Driver) {
 	ginkgo.GinkgoHelper()
 	err := d.Check()

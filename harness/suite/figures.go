@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"slices"
 	"time"
 
 	"github.com/nemesh/nemesh/harness/cluster"
@@ -53,6 +54,7 @@ func (c counted) since(r probe.Report) probe.Report {
 func addSummary(v *record.Verdict, s cluster.Summary, before counted) {
 	v.Broke = append(v.Broke, s.Broke...)
 	v.Active = append(v.Active, s.Active...)
+	v.Injections = append(v.Injections, s.Injections...)
 	own := before.since(s.Report)
 	lost, sent := own.Lost(nil)
 	v.Sent += sent
@@ -67,5 +69,19 @@ func addSummary(v *record.Verdict, s cluster.Summary, before counted) {
 		v.Recovery = -1
 	case v.Recovery >= 0:
 		v.Recovery = max(v.Recovery, int64(d))
+	}
+}
+
+// wereActive has a verdict say which faults were not healed when its scenario failed. By the time of the
+// verdict they are, and the cluster has been closed.
+func wereActive(v *record.Verdict, active []record.Injection) {
+	v.Active = nil
+	for _, a := range active {
+		v.Active = append(v.Active, a.Name)
+	}
+	for i, in := range v.Injections {
+		v.Injections[i].Active = slices.ContainsFunc(active, func(a record.Injection) bool {
+			return a.Cluster == in.Cluster && a.N == in.N
+		})
 	}
 }

@@ -1,6 +1,9 @@
 package suite
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,14 +33,23 @@ func TestFiguresAreThoseOfTheSpec(t *testing.T) {
 		healed time.Time
 		want   record.Verdict
 	}{
-		{report(100, 10, long(s, 10, false)), time.Time{},
-			record.Verdict{Sent: 200, Lost: 10, LongestOutage: int64(s)}},
-		{report(120, 15, long(3500*ms, 15, true)), healed,
-			record.Verdict{Sent: 40, Lost: 5, LongestOutage: int64(2500 * ms), Healed: true,
-				Recovery: int64(500 * ms)}},
+		{
+			report(100, 10, long(s, 10, false)),
+			time.Time{},
+			record.Verdict{Sent: 200, Lost: 10, LongestOutage: int64(s)},
+		},
+		{
+			report(120, 15, long(3500*ms, 15, true)), healed,
+			record.Verdict{
+				Sent: 40, Lost: 5, LongestOutage: int64(2500 * ms), Healed: true,
+				Recovery: int64(500 * ms),
+			},
+		},
 		{report(180, 15, long(3500*ms, 15, true)), healed, record.Verdict{Sent: 120}},
-		{report(200, 18, long(3500*ms, 15, true), again), healed,
-			record.Verdict{Sent: 40, Lost: 3, LongestOutage: int64(30 * ms)}},
+		{
+			report(200, 18, long(3500*ms, 15, true), again), healed,
+			record.Verdict{Sent: 40, Lost: 3, LongestOutage: int64(30 * ms)},
+		},
 	} {
 		var v record.Verdict
 		addSummary(&v, cluster.Summary{Report: c.report, Healed: c.healed}, before)
@@ -47,4 +59,33 @@ func TestFiguresAreThoseOfTheSpec(t *testing.T) {
 			t.Errorf("spec %d: %+v, want %+v", i+1, v, c.want)
 		}
 	}
+}
+
+// A verdict names the faults that were not healed when its scenario failed, although they are by then.
+func TestFaultsThatWereActive(t *testing.T) {
+	var v record.Verdict
+	first := record.Injection{Cluster: "1", N: 1, Name: "rust", ID: "custom"}
+	other := record.Injection{Cluster: "2", N: 1, Name: "rust", ID: "custom"}
+	addSummary(&v, cluster.Summary{Broke: []string{"rust"}, Injections: []record.Injection{first}}, counted{})
+	addSummary(&v, cluster.Summary{Broke: []string{"rust"}, Injections: []record.Injection{other}}, counted{})
+	active := other
+	active.Active = true
+	wereActive(&v, []record.Injection{active})
+	want := []record.Injection{first, active}
+	if len(v.Broke) != 2 || len(v.Active) != 1 || !slices.Equal(v.Injections, want) {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestBreaksNamesFaultsOfTheTable(t *testing.T) {
+	got := Breaks("etcd-stop", "agent-kill")
+	if !slices.Equal(got, []string{"fault:etcd-stop", "fault:agent-kill"}) {
+		t.Errorf("%q", got)
+	}
+	defer func() {
+		if said := fmt.Sprint(recover()); !strings.Contains(said, `there is no fault "etcd-stopp"`) {
+			t.Errorf("%s", said)
+		}
+	}()
+	Breaks("etcd-stopp")
 }

@@ -36,12 +36,13 @@ func (c *Cluster) FDB(node string) ([]Neighbour, error) {
 }
 
 // KernelLines reads what a node's kernel holds, as lines that read like those of ip and bridge.
-func (c *Cluster) KernelLines(node string) (observe.Snapshot, error) {
+func (c *Cluster) KernelLines(node string) (observe.Lines, error) {
 	n, err := c.Node(node)
 	if err != nil {
-		return observe.Snapshot{}, err
+		return observe.Lines{}, err
 	}
-	return observe.Take(n.NetNS())
+	s, err := observe.Read(n.NetNS())
+	return s.Lines(), err
 }
 
 // FDBOf lists the forwarding entries of a device in a network namespace.
@@ -111,8 +112,8 @@ func (c *Cluster) WatchARP(node string) *ARPWatch {
 	return w
 }
 
-// DeviceIdentity is the index and the MAC of a node's overlay device, which must not change over a restart of
-// its agent.
+// DeviceIdentity is the index and the MAC of a node's overlay device, which must not change over a restart
+// of its agent.
 func (c *Cluster) DeviceIdentity(node string) string {
 	ginkgo.GinkgoHelper()
 	c.NeedsDevice()

@@ -1,6 +1,6 @@
-// Package suite is what a scenario is written in: worlds that belong to a spec, faults whose missing proof makes
-// a spec not proven, a mesh that talks all the time, what must hold, and a verdict in the record for each spec.
-// A scenario is a Ginkgo spec; it needs Ginkgo, Gomega and this package.
+// Package suite is what a scenario is written in: worlds that belong to a spec, faults whose missing proof
+// makes a spec not proven, a mesh that talks all the time, what must hold, and a verdict in the record for
+// each spec. A scenario is a Ginkgo spec; it needs Ginkgo, Gomega and this package.
 //
 //	var chaos = suite.New()
 //
@@ -39,8 +39,8 @@ import (
 // Long is for specs that take long: they start first, so that in the end no processor waits for one.
 const Long = ginkgo.SpecPriority(1)
 
-// Main is the TestMain of a suite: it builds the programs that a world needs, enters the sandbox and runs the
-// specs there. It does not return.
+// Main is the TestMain of a suite: it builds the programs that a world needs, enters the sandbox and runs
+// the specs there. It does not return.
 func Main(m *testing.M) {
 	sandbox.DispatchPart()
 	if os.Getenv(AskEnv) != "" {

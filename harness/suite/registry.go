@@ -46,8 +46,10 @@ func RegisterInvariant(v Invariant) {
 	case taken:
 		panic(fmt.Sprintf("suite: there is an invariant %q already: give yours another id", v.ID))
 	case !invariantID.MatchString(v.ID):
-		panic(fmt.Sprintf("suite: %q is no id for an invariant: small letters, digits and hyphens make one, such as "+
-			"routes-are-whole", v.ID))
+		panic(
+			fmt.Sprintf("suite: %q is no id for an invariant: small letters, digits and hyphens make one, such as "+
+				"routes-are-whole", v.ID),
+		)
 	case v.Statement == "" || v.Check == nil:
 		panic(fmt.Sprintf("suite: invariant %q needs a Statement and a Check", v.ID))
 	}

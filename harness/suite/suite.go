@@ -13,6 +13,7 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 
+	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/follow"
 	"github.com/nemesh/nemesh/reports/record"
 )
@@ -34,7 +35,8 @@ type Suite struct {
 	failed   map[*Cluster]bool
 	counted  map[*Cluster]counted // at the end of the spec before, of open clusters
 	died     []string             // where packets of the running spec died
-	active   []string             // what was broken when the running spec failed
+	active   []record.Injection   // what was not healed when the running spec failed
+	kept     time.Duration        // how long the running spec's world was kept after it failed
 }
 
 // New opens the record, and has Ginkgo report each spec to it. It must be called while the tree of specs is
@@ -49,19 +51,39 @@ func New() *Suite {
 		}
 		s.record, s.dir = w, filepath.Dir(path)
 	}
+	// Ginkgo calls it in one of its processes, and each of them knows all specs.
+	ginkgo.ReportBeforeSuite(func(r ginkgo.Report) {
+		plan := &record.Plan{Scenarios: r.PreRunStats.SpecsThatWillRun}
+		s.record.Write(record.Event{Kind: record.KindPlan, Plan: plan})
+		s.record.Write(record.Event{Kind: record.KindCatalogue, Catalogue: catalogue()})
+	})
 	ginkgo.BeforeEach(func() {
 		skipWhileKept()
 		s.began(ginkgo.CurrentSpecReport().FullText())
+		// The last one registered runs first. Both run before any clean-up, and the spec's own time limit does
+		// not apply to them.
+		ginkgo.DeferOnFailure(s.keep, ginkgo.NodeTimeout(keepFor))
+		ginkgo.DeferOnFailure(s.explain, ginkgo.NodeTimeout(explainWithin))
 	})
-	ginkgo.JustAfterEach(func(ctx ginkgo.SpecContext) {
-		if ginkgo.CurrentSpecReport().Failed() {
-			s.explain(ctx)
-		} else {
+	ginkgo.JustAfterEach(func() {
+		if !ginkgo.CurrentSpecReport().Failed() {
 			s.ended()
 		}
 	})
 	ginkgo.ReportAfterEach(s.verdict)
 	return s
+}
+
+// catalogue is the table of faults for the record: reports have the component and the promise of each from
+// there.
+func catalogue() []record.FaultKind {
+	var kinds []record.FaultKind
+	for _, e := range fault.Catalogue() {
+		kinds = append(kinds, record.FaultKind{
+			ID: e.ID, About: e.About, Component: string(e.Component), Promise: e.Promise,
+		})
+	}
+	return kinds
 }
 
 func notProven(err error) {
@@ -70,8 +92,10 @@ func notProven(err error) {
 	ginkgo.Fail("not proven: " + err.Error())
 }
 
-// began has what happens in the clusters of an ordered container belong to the spec that begins.
+// began records that a spec begins. What happens in the clusters of its ordered container belongs to it from
+// now on.
 func (s *Suite) began(name string) {
+	s.record.For(name).Write(record.Event{Kind: record.KindBegin})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.active = nil
@@ -89,15 +113,26 @@ func (s *Suite) ended() {
 	}
 }
 
-// explain follows packets that should have got an answer, and records what kernels and etcd hold, while the
-// cluster of a failed spec still stands.
-func (s *Suite) explain(ctx context.Context) {
+// explain records what kernels and etcd hold when a spec fails, and follows packets that should have got an
+// answer. A spec that was interrupted expected none. What fails in a clean-up has recorded its own state.
+func (s *Suite) explain(ctx ginkgo.SpecContext) {
+	spec := ginkgo.CurrentSpecReport()
+	if spec.Failure.FailureNodeType.Is(types.NodeTypesAllowedDuringCleanupInterrupt) {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.clusters {
 		s.failed[c] = true
-		s.active = append(s.active, c.Summary().Active...)
-		followErr := s.follow(ctx, c)
+		for _, i := range c.Summary().Injections {
+			if i.Active {
+				s.active = append(s.active, i)
+			}
+		}
+		var followErr error
+		if !interrupted(spec) {
+			followErr = s.follow(ctx, c)
+		}
 		_, askErr := c.AskMesh(ctx)
 		if err := errors.Join(followErr, askErr, c.recorder.WriteState(ctx)); err != nil {
 			ginkgo.GinkgoWriter.Printf("record the state: %v\n", err)
@@ -138,7 +173,8 @@ func (s *Suite) verdict(r types.SpecReport) {
 	}
 	s.mu.Lock()
 	v.Message = strings.Join(append(s.died, v.Message), "\n")
-	s.died = nil
+	v.Kept = int64(s.kept)
+	s.died, s.kept = nil, 0
 	var open []*Cluster
 	for _, c := range s.clusters {
 		sum := c.Summary()
@@ -152,7 +188,7 @@ func (s *Suite) verdict(r types.SpecReport) {
 		open = append(open, c)
 	}
 	if len(s.active) > 0 {
-		v.Active = s.active
+		wereActive(v, s.active)
 	}
 	s.clusters, s.active = open, nil
 	s.mu.Unlock()

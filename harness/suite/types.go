@@ -28,9 +28,17 @@ type (
 	Command = node.Command
 	// Pod is a pod, made by CNI ADD.
 	Pod = pod.Pod
-	// Fault is one way to break a world. One of your own has a Name and Inject, which registers the heal with
-	// World.OnHeal, breaks, and proves that it took effect.
+	// Fault is one way to break a world. One of your own has a Name for people, an Identity for programs, and
+	// Inject, which registers the heal with Injection.OnHeal, breaks, and proves that it took effect.
 	Fault = fault.Fault
+	// Identity says what a fault is: its id, the nodes at which it is injected, and its parameters.
+	Identity = fault.Identity
+	// Injection is one injection of a fault into a world.
+	Injection = fault.Injection
+	// FaultEntry is a row of the table of faults, for RegisterFault: id, component, parameters and promise.
+	FaultEntry = fault.Entry
+	// Place is where a FaultEntry makes its fault, and with what parameters.
+	Place = fault.Place
 	// World is what a fault works on; a Cluster is one.
 	World = fault.World
 )
@@ -41,7 +49,8 @@ type Feature = driver.Feature
 // The features of agents, for Needs and Has.
 const (
 	// FeatureKeys is flannel's keys in etcd, FeatureLeases leases that can be listed, FeatureSubnet a node's
-	// subnet that can be read, FeatureSubnetFile flannel's file with it, FeatureDevice a device of the overlay's.
+	// subnet that can be read, FeatureSubnetFile flannel's file with it, FeatureDevice a device of the
+	// overlay's.
 	FeatureKeys       = driver.FeatureKeys
 	FeatureLeases     = driver.FeatureLeases
 	FeatureSubnet     = driver.FeatureSubnet
@@ -98,5 +107,21 @@ func Each(a, b []*Pod, want bool) []Expectation { return cluster.Each(a, b, want
 // Over6 is the name by which the mesh knows the IPv6 address of an endpoint.
 func Over6(name string) string { return cluster.Over6(name) }
 
-// ErrNotProven says that a fault was applied and its effect could not be shown; a fault of your own wraps it.
+// ErrNotProven says that a fault was applied and its effect could not be shown; a fault of your own wraps
+// it.
 var ErrNotProven = fault.ErrNotProven
+
+// The components that a fault may break (FaultEntry.Component). A module of its own may have others.
+const (
+	ComponentEtcd   = fault.ComponentEtcd
+	ComponentAgent  = fault.ComponentAgent
+	ComponentNode   = fault.ComponentNode
+	ComponentKernel = fault.ComponentKernel
+	ComponentDisk   = fault.ComponentDisk
+	ComponentCNI    = fault.ComponentCNI
+)
+
+// RegisterFault adds a fault of your own to the table, so that lists, labels and reports know what it breaks
+// and what the overlay promises of it. Call it from an init function. A row that lacks something, or whose id
+// is taken, is a mistake in the program and panics.
+var RegisterFault = fault.Register

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/onsi/ginkgo/v2"
@@ -70,8 +69,8 @@ func (c *Cluster) Waive(id, why string) {
 	must(c.checker.Waive(id, why), "waive")
 }
 
-// AddPods makes a pod by CNI ADD on every node that has had an agent, or on those that are named: node01-NAME
-// and so on. It fails the spec if one cannot be made; AddPod returns the error instead.
+// AddPods makes a pod by CNI ADD on every node that has had an agent, or on those that are named:
+// node01-NAME and so on. It fails the spec if one cannot be made; AddPod returns the error instead.
 func (c *Cluster) AddPods(ctx context.Context, name string, nodes ...string) []*Pod {
 	ginkgo.GinkgoHelper()
 	if len(nodes) == 0 {
@@ -90,8 +89,9 @@ func (c *Cluster) AddPods(ctx context.Context, name string, nodes ...string) []*
 	return pods
 }
 
-// StartMesh makes each of the pods, or of all if none is given, ping every other, and every node ping those of
-// the other nodes, for as long as the cluster stands. It returns when each pair has had an answer.
+// StartMesh makes each of the pods, or of all if none is given, ping every other, and every node ping
+// those of the other nodes, for as long as the cluster stands. It returns when each pair has had an
+// answer.
 func (c *Cluster) StartMesh(ctx context.Context, pods ...*Pod) {
 	ginkgo.GinkgoHelper()
 	must(c.Cluster.StartMesh(ctx, pods...), "start the mesh")
@@ -142,13 +142,13 @@ func (c *Cluster) ExpectNothingLost(ctx context.Context) {
 // ExpectNothingLostBut is ExpectNothingLost for the pairs that a node has no part in.
 func (c *Cluster) ExpectNothingLostBut(ctx context.Context, node string) {
 	ginkgo.GinkgoHelper()
-	lost, sent := c.Settled(ctx).Lost(func(p PairReport) bool { return !involves(p, node) })
+	lost, sent := c.Settled(ctx).Lost(func(p PairReport) bool { return !p.On(node) })
 	gomega.Expect(sent).To(gomega.BeNumerically(">", 0))
 	gomega.Expect(lost).To(gomega.BeZero(), "of %d echoes of pairs that %s has no part in", sent, node)
 }
 
-// ExpectRecovered states that every pair answers again, and has from within some time after a moment. It asks
-// once all that was sent is decided: an echo stays open for longer than a pair needs to lose many.
+// ExpectRecovered states that every pair answers again, and has from within some time after a moment. It
+// asks once all that was sent is decided: an echo stays open for longer than a pair needs to lose many.
 func (c *Cluster) ExpectRecovered(ctx context.Context, at time.Time, within time.Duration) {
 	ginkgo.GinkgoHelper()
 	c.TalkFor(ctx, uint64(within/c.Options().ProbeInterval))
@@ -159,7 +159,12 @@ func (c *Cluster) ExpectRecovered(ctx context.Context, at time.Time, within time
 
 // ExpectRepaired states that what was done to a node just now is repaired within a second, and that no pair
 // without the node has lost anything. now lists what was tampered with, before is how it was.
-func (c *Cluster) ExpectRepaired(ctx context.Context, node string, now func() ([]string, error), before []string) {
+func (c *Cluster) ExpectRepaired(
+	ctx context.Context,
+	node string,
+	now func() ([]string, error),
+	before []string,
+) {
 	ginkgo.GinkgoHelper()
 	at := time.Now()
 	gomega.Eventually(ctx, now).WithTimeout(time.Second).WithPolling(5*time.Millisecond).
@@ -188,8 +193,8 @@ func (c *Cluster) ExpectPermanent(ctx context.Context, node string) {
 		Should(permanent, "forwarding entries of %s", node)
 }
 
-// ExpectFreshPods makes a pod on every node that has had an agent, or on those that are named, and waits until
-// each reaches all others.
+// ExpectFreshPods makes a pod on every node that has had an agent, or on those that are named, and waits
+// until each reaches all others.
 func (c *Cluster) ExpectFreshPods(ctx context.Context, name string, nodes ...string) {
 	ginkgo.GinkgoHelper()
 	c.Step("a pod is made on every node")
@@ -203,9 +208,4 @@ func (c *Cluster) NeedsDevice() {
 	if backend := c.Options().Backend; backend != BackendVXLAN {
 		ginkgo.Skip("it looks at the VXLAN device, which the backend " + backend + " has not")
 	}
-}
-
-// involves reports whether a node, or a pod on it, is an end of a pair.
-func involves(p PairReport, node string) bool {
-	return strings.HasPrefix(p.From, node) || strings.HasPrefix(p.To, node)
 }

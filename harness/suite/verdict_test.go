@@ -22,8 +22,10 @@ func TestInterruptedShowsNothing(t *testing.T) {
 			t.Errorf("%s: %q, want %q", state, got, want)
 		}
 	}
-	late := types.SpecReport{State: types.SpecStateTimedout,
-		Failure: types.Failure{Message: "A suite timeout occurred"}}
+	late := types.SpecReport{
+		State:   types.SpecStateTimedout,
+		Failure: types.Failure{Message: "A suite timeout occurred"},
+	}
 	if got := stateOf(late); got != record.Unproven {
 		t.Errorf("when the run's time is up: %q", got)
 	}

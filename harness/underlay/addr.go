@@ -2,7 +2,7 @@ package underlay
 
 import "net/netip"
 
-// Nth returns the nth address of a prefix; the 0th is that of the network itself.
+// Nth returns the nth address of a prefix. Number 0 is the address of the network itself.
 func Nth(p netip.Prefix, n int) netip.Addr { return Plus(p.Masked().Addr(), n) }
 
 // Plus returns the address n after a.

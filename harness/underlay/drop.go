@@ -15,22 +15,22 @@ import (
 
 const dropTable = "drops"
 
-// Drop describes frames between two ports that the switch drops without a word. The zero value of a field
-// does not narrow it.
+// Drop describes frames that the switch drops without telling either side. A field with its zero value
+// matches all frames.
 type Drop struct {
-	// From is the port that the frame came in by, To the one it would leave by.
+	// From is the port at which the frame came in, To the port at which it would leave.
 	From, To string
-	// Established takes only TCP segments without SYN (RFC 9293, 3.1): connecting goes on to work, and nothing
-	// after it.
+	// Established matches only TCP segments without SYN (RFC 9293, 3.1): new connections are accepted, and then
+	// carry nothing.
 	Established bool
-	// LongerThan takes only frames whose packet, without the Ethernet header, has more bytes.
+	// LongerThan matches only frames whose packet has more bytes, the Ethernet header not counted.
 	LongerThan int
-	// Share takes this part of the frames, 0 to 1, at random.
+	// Share matches this share of the frames, 0 to 1, at random.
 	Share float64
 }
 
-// Drop has the switch drop frames until Pass is called with the same holder. What the holder had dropped
-// before is replaced; holders do not disturb each other.
+// Drop has the switch drop frames until Pass is called with the same holder. A second call replaces the
+// first. Holders are independent of each other.
 func (s *Switch) Drop(holder string, drops ...Drop) error {
 	conn, err := s.nftables()
 	if err != nil {
@@ -92,7 +92,7 @@ func (d Drop) exprs() []expr.Any {
 	return append(all, &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop})
 }
 
-// Pass ends what a holder has dropped. One that drops nothing changes nothing.
+// Pass lets pass again what a holder had dropped. A holder that drops nothing is not an error.
 func (s *Switch) Pass(holder string) error {
 	conn, err := s.nftables()
 	if err != nil {
@@ -137,13 +137,13 @@ func (s *Switch) DroppedBy(holder string) ([]uint64, error) {
 	return counts, nil
 }
 
-// Cut drops every frame between two ports, in both directions and of every protocol, so that neither side is
-// refused anything: it hears nothing. Cutting twice is the same as cutting once.
+// Cut drops every frame between two ports, in both directions. Neither side gets an error; it just hears
+// nothing of the other. A second Cut changes nothing.
 func (s *Switch) Cut(a, b string) error {
 	return s.Drop(cutHolder(a, b), Drop{From: a, To: b}, Drop{From: b, To: a})
 }
 
-// Heal lets frames pass between two ports again. Healing what is not cut changes nothing.
+// Heal undoes Cut. Without a Cut it changes nothing.
 func (s *Switch) Heal(a, b string) error { return s.Pass(cutHolder(a, b)) }
 
 // Dropped returns how many frames the cut between two ports has dropped so far, both directions together.
@@ -170,7 +170,7 @@ func (s *Switch) nftables() (*nftables.Conn, error) {
 	return conn, nil
 }
 
-// dropRules finds the rules of one holder; none when the table is not there.
+// dropRules lists the rules of one holder; none if there is no table.
 func dropRules(conn *nftables.Conn, holder string) ([]*nftables.Rule, error) {
 	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyBridge)
 	if err != nil {

@@ -10,14 +10,15 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/preflight"
 )
 
-// Impairment is what a bad cable does to the frames of one port, in both directions. Shares go from 0 to 1.
+// Impairment is what a bad cable does to the frames of one port, in both directions. Shares are 0 to 1.
 type Impairment struct {
 	Loss, Duplicate, Corrupt float64
-	// Delay holds every frame back, by Jitter more or less. Reorder is the share that overtakes the others: it
-	// is not held back (tc-netem(8)).
+	// Delay delays every frame, by up to Jitter more or less. Reorder is the share of frames that are not
+	// delayed and so overtake others (tc-netem(8)).
 	Delay, Jitter time.Duration
 	Reorder       float64
 	// Rate limits the port to this many bits a second; 0 does not.
@@ -26,7 +27,7 @@ type Impairment struct {
 	TCPPort uint16
 }
 
-// Ways in which an impairment is brought about.
+// Mechanisms of an impairment.
 const (
 	ByNetem    = "netem"
 	ByNFTables = "nftables numgen in the bridge family"
@@ -34,11 +35,11 @@ const (
 	ByRelay    = "user-space queue between two packet sockets"
 )
 
-// Mechanism says how the running kernel would bring an impairment about: by netem where it has it, else by
-// the best equivalent for each part.
+// Mechanism names what brings an impairment about on the running kernel: netem if the kernel has it, else
+// the best substitute for each part.
 func Mechanism(i Impairment) string {
 	var all []string
-	for _, p := range i.parts(preflight.Has("netem")) {
+	for _, p := range i.parts(preflight.Has("netem", ns.Scratch)) {
 		all = append(all, p.how)
 	}
 	return strings.Join(slices.Compact(all), " and ")
@@ -57,8 +58,10 @@ func (i Impairment) parts(netem bool) []part {
 			all = append(all, part{how, what})
 		}
 	}
-	queue := Impairment{Duplicate: i.Duplicate, Corrupt: i.Corrupt, Delay: i.Delay, Jitter: i.Jitter,
-		Reorder: i.Reorder}
+	queue := Impairment{
+		Duplicate: i.Duplicate, Corrupt: i.Corrupt, Delay: i.Delay, Jitter: i.Jitter,
+		Reorder: i.Reorder,
+	}
 	byNetem := Impairment{Loss: i.Loss, Rate: i.Rate}
 	if netem && i.TCPPort == 0 {
 		all = append(all, part{ByNetem, i})
@@ -77,7 +80,7 @@ func (i Impairment) parts(netem bool) []part {
 	return all
 }
 
-// condition is what is wrong with a port, by who holds it so. It outlives the port's being unplugged.
+// condition is what is wrong with a port, by holder. It stays when the port is unplugged.
 type condition struct {
 	down    map[string]bool
 	impairs map[string]Impairment
@@ -85,7 +88,7 @@ type condition struct {
 	shaped  bool
 }
 
-// conditionOf finds a port's condition; s.conditions is held by the caller.
+// conditionOf finds a port's condition. The caller holds s.conditioning.
 func (s *Switch) conditionOf(port string) *condition {
 	c := s.conditions[port]
 	if c == nil {
@@ -95,8 +98,8 @@ func (s *Switch) conditionOf(port string) *condition {
 	return c
 }
 
-// Impair makes a port bad until Repair is called with the same holder; a port that is unplugged and plugged
-// again is still bad. What several holders do adds up, and the lowest rate holds.
+// Impair impairs a port until Repair is called with the same holder. Unplugging and plugging the port does
+// not end it. Impairments of several holders add up; the lowest rate counts.
 func (s *Switch) Impair(port, holder string, i Impairment) error {
 	if i.Loss > 1 || i.Duplicate > 1 || i.Corrupt > 1 || i.Reorder > 1 {
 		return fmt.Errorf("impair %s: shares go from 0 to 1: %+v", port, i)
@@ -124,8 +127,8 @@ func (s *Switch) Repair(port, holder string) error {
 // Effects count what a port's impairments have done to frames so far.
 type Effects struct{ Lost, Delayed, Reordered, Duplicated, Corrupted, Limited uint64 }
 
-// Effects returns what a port's impairments have done. Those of netem are not told apart: all that it has
-// handled counts for each.
+// Effects returns what a port's impairments have done. netem does not tell its effects apart: every frame
+// that it handled counts for each.
 func (s *Switch) Effects(port string) (Effects, error) {
 	s.conditioning.Lock()
 	defer s.conditioning.Unlock()
@@ -148,8 +151,8 @@ func (s *Switch) Effects(port string) (Effects, error) {
 
 func lossHolder(port string) string { return "loss " + port }
 
-// apply brings a port into the condition that is wanted. A port that is not plugged is left alone: plugging
-// it calls apply again.
+// apply gives a port the condition that is wanted. It does nothing for a port that is not plugged: Plug
+// calls apply again.
 func (s *Switch) apply(port string) error {
 	if !s.inUse(port) {
 		return nil
@@ -157,7 +160,7 @@ func (s *Switch) apply(port string) error {
 	c := s.conditionOf(port)
 	var drops []Drop
 	var queue, shape []Impairment
-	netem := preflight.Has("netem")
+	netem := preflight.Has("netem", ns.Scratch)
 	for _, holder := range slices.Sorted(maps.Keys(c.impairs)) {
 		for _, p := range c.impairs[holder].parts(netem) {
 			switch p.how {

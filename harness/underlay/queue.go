@@ -14,7 +14,7 @@ import (
 // vnetHeader is the length of struct virtio_net_hdr, which stands before each frame.
 const vnetHeader = 10
 
-// pass decides what becomes of one frame and queues it, if it is still to go.
+// pass decides what happens to one frame, and queues the frame unless it is dropped.
 func (r *relay) pass(frame []byte, q *queue) {
 	var delay time.Duration
 	copies := 1
@@ -51,10 +51,10 @@ func (r *relay) pass(frame []byte, q *queue) {
 	}
 }
 
-// corrupt flips one bit of a frame behind its Ethernet header. A checksum that the card would have filled in
-// is filled in before, or it would be right again. It reports false for a frame that stands for several,
-// whose checksums are computed after us in any case: the receivers would drop them, so they are dropped
-// here.
+// corrupt flips one bit of a frame behind its Ethernet header. It first fills in a checksum that was left to
+// the card, which would otherwise be computed over the flipped bit. It reports false for a frame that stands
+// for several (segmentation offload): their checksums are always computed later, so the frame is dropped
+// instead, as the receivers would do.
 func corrupt(frame []byte) bool {
 	const needsChecksum, gsoNone, ethernet = 1, 0, 14
 	header, data := frame[:vnetHeader], frame[vnetHeader:]
@@ -75,8 +75,8 @@ func corrupt(frame []byte) bool {
 	return true
 }
 
-// checksum is the Internet checksum (RFC 1071) over data in whose field the pseudo header's sum stands
-// already.
+// checksum is the Internet checksum (RFC 1071) of data whose checksum field holds the sum of the pseudo
+// header.
 func checksum(data []byte) uint16 {
 	var total uint32
 	for len(data) > 1 {
@@ -107,8 +107,8 @@ func ofTCPPort(frame []byte, port uint16) bool {
 // maxWaiting bounds a queue, in frames, as netem's limit does.
 const maxWaiting = 10_000
 
-// queue holds frames of one direction until they are due; of those due at the same time the first goes
-// first.
+// queue holds frames of one direction until they are due. Frames that are due at the same time keep their
+// order.
 type queue struct {
 	mu     sync.Mutex
 	frames dueFrames
@@ -165,7 +165,7 @@ func (q *queue) take() (frame []byte, wait time.Duration, closed bool) {
 	return heap.Pop(&q.frames).(dueFrame).data, 0, false
 }
 
-// write puts frames on the other side when they are due. One that the link does not take is lost.
+// write sends frames to the other side when they are due. A frame that the link does not accept is lost.
 func (q *queue) write(to *os.File) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

@@ -14,10 +14,10 @@ import (
 	"github.com/nemesh/nemesh/harness/ns"
 )
 
-// relay carries the frames between a port and the bridge in user space, where the kernel has no netem: the
-// port leaves the bridge, one end of a new veth pair joins it in its place, and two packet sockets hand each
-// other what they see. What goes on the wire is what came off it: the offloads' notes (checksum still to be
-// filled in, one frame that stands for several) travel along (packet(7), PACKET_VNET_HDR).
+// relay carries the frames between a port and the bridge in user space, for kernels without netem. The port
+// leaves the bridge and one end of a new veth pair takes its place. Two packet sockets pass each other what
+// they receive. The state of offloads (checksum not filled in yet, one frame for several segments) travels
+// with each frame (packet(7), PACKET_VNET_HDR), so frames are sent as they came.
 type relay struct {
 	inner    string // the end in the bridge
 	sides    [2]*os.File
@@ -31,8 +31,10 @@ type counters struct{ delayed, reordered, duplicated, corrupted atomic.Uint64 }
 
 func (r *relay) effects() Effects {
 	c := &r.counters
-	return Effects{Delayed: c.delayed.Load(), Reordered: c.reordered.Load(), Duplicated: c.duplicated.Load(),
-		Corrupted: c.corrupted.Load()}
+	return Effects{
+		Delayed: c.delayed.Load(), Reordered: c.reordered.Load(), Duplicated: c.duplicated.Load(),
+		Corrupted: c.corrupted.Load(),
+	}
 }
 
 // queue gives a port the relay that its impairments ask for, or takes it away.
@@ -81,8 +83,8 @@ func (s *Switch) newRelay(port string) (_ *relay, err error) {
 	if r.sides[1], err = s.tap(peer); err != nil {
 		return nil, errors.Join(err, r.sides[0].Close())
 	}
-	// Outside the bridge both would answer ARP for the switch's own address (arp_announce aside, Linux answers
-	// for all addresses on all links), so they do not take part in ARP.
+	// Linux answers ARP for all its addresses on all links. Outside the bridge both links would answer for the
+	// switch's own address, so ARP is off on both.
 	err = errors.Join(s.nl.LinkSetARPOff(link), s.nl.LinkSetARPOff(peer), up(s.nl, outer), up(s.nl, r.inner))
 	if err == nil {
 		err = errors.Join(s.waitUp(r.inner), s.waitUp(outer))
@@ -102,9 +104,8 @@ func (s *Switch) newRelay(port string) (_ *relay, err error) {
 	return r, nil
 }
 
-// waitUp waits until the kernel has noticed that a link is up: before, it drops what is sent there and a
-// bridge forwards nothing to it. It looks at such links once a second when it is busy
-// (net/core/link_watch.c).
+// waitUp waits until the kernel has noticed that a link is up. Before that, the kernel drops what is sent
+// there and a bridge forwards nothing to it. A busy kernel looks once a second (net/core/link_watch.c).
 func (s *Switch) waitUp(name string) error {
 	const within = 5 * time.Second
 	tick := time.NewTicker(time.Millisecond)
@@ -134,8 +135,8 @@ func (s *Switch) join(name string) error {
 	return nil
 }
 
-// removeRelay puts the port, if it is still there, back into the bridge and ends its relay. Frames that wait
-// in the queue are lost, as they would be with a cable.
+// removeRelay ends a port's relay, and puts the port back into the bridge if it still exists. Frames in the
+// queue are lost.
 func (s *Switch) removeRelay(port string, c *condition) error {
 	if c.relay == nil {
 		return nil
@@ -145,7 +146,7 @@ func (s *Switch) removeRelay(port string, c *condition) error {
 	errs := []error{s.unlink(r.inner)}
 	link, err := s.nl.LinkByName(port)
 	if err == nil {
-		// A machine that is switched off takes its port with it, at a moment of the kernel's choice.
+		// The port of a machine that is switched off goes too, some time later.
 		if err = errors.Join(s.nl.LinkSetARPOn(link), s.nl.LinkSetMaster(link, s.bridge)); !gone(err) {
 			errs = append(errs, err)
 		}
@@ -175,7 +176,7 @@ func (s *Switch) unlink(name string) error {
 	return nil
 }
 
-// tap opens a packet socket that sees every frame that comes in by a link, and none that goes out.
+// tap opens a packet socket that gets every frame that comes in on a link, and none that goes out.
 func (s *Switch) tap(link netlink.Link) (file *os.File, err error) {
 	err = ns.Do(s.handle, func() error {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -204,10 +205,10 @@ func (s *Switch) tap(link netlink.Link) (file *os.File, err error) {
 	return file, nil
 }
 
-// swap16 puts a number into network byte order, as sockaddr_ll wants its protocol (packet(7)).
+// swap16 puts a number into network byte order, as sockaddr_ll has its protocol (packet(7)).
 func swap16(n uint16) uint16 { return n<<8 | n>>8 }
 
-// read takes frames off a side and puts them into the queue of that direction, until the side is closed.
+// read puts the frames that come in on one side into the queue for the other, until the side is closed.
 func (r *relay) read(from *os.File, q *queue) {
 	buffer := make([]byte, vnetHeader+64<<10+64)
 	for {

@@ -8,7 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// ends calls fn for both ends of a port's cable: the port, and the uplink on the machine.
+// ends calls fn for both ends of a port's cable: the port itself and the machine's uplink.
 func (s *Switch) ends(port string, fn func(*netlink.Handle, netlink.Link) error) error {
 	s.mu.Lock()
 	p, plugged := s.ports[port]
@@ -32,7 +32,7 @@ func (s *Switch) ends(port string, fn func(*netlink.Handle, netlink.Link) error)
 	return errors.Join(fn(s.nl, link), fn(machine, far))
 }
 
-// shape gives both ends of a cable the queueing discipline that the impairments ask for, or none.
+// shape gives both ends of a cable the queueing discipline that the impairments need, or none.
 func (s *Switch) shape(port string, c *condition, all []Impairment, netem bool) error {
 	if len(all) == 0 && !c.shaped {
 		return nil
@@ -62,8 +62,7 @@ func (s *Switch) shape(port string, c *condition, all []Impairment, netem bool) 
 	})
 }
 
-// sum adds impairments up: what is lost to one cannot be lost to the other, delays add, the lowest rate
-// holds.
+// sum adds impairments up: a frame can be lost only once, delays add, and the lowest rate counts.
 func sum(all []Impairment) Impairment {
 	either := func(a, b float64) float64 { return 1 - (1-a)*(1-b) }
 	var total Impairment
@@ -78,7 +77,7 @@ func sum(all []Impairment) Impairment {
 	return total
 }
 
-// tbfOf lets a burst of 20 full frames through and holds back what waits for less than 0.4 s (tc-tbf(8)).
+// tbfOf lets a burst of 20 full frames pass and queues frames for up to 0.4 s (tc-tbf(8)).
 func tbfOf(attrs netlink.QdiscAttrs, bits int64) *netlink.Tbf {
 	const burst, longest = 20 * 1514, 400 * time.Millisecond
 	rate := uint64(max(1, bits/8))

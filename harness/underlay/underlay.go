@@ -1,20 +1,23 @@
-// Package underlay is the network between the machines: a switch, and an uplink from each machine to it.
+// Package underlay builds the network between the machines: a switch, and an uplink from each machine to it.
 //
-// The switch is a bridge in a network namespace of its own. It also stands for the world outside: it has the
-// gateway's address, to which each machine's default route points.
+// The switch is a bridge in its own network namespace. It also stands for the outside: it has the address of
+// the gateway, to which the default route of each machine leads.
 package underlay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
 	"github.com/nemesh/nemesh/harness/ns"
+	"github.com/nemesh/nemesh/harness/wait"
 )
 
 const bridgeName = "switch"
@@ -34,20 +37,25 @@ type Switch struct {
 	conditions   map[string]*condition
 }
 
-// plugged is a port in use: the machine at the other end of the cable and what the uplink is called there.
+// plugged is a port in use: the machine at the other end of the cable and the name of the uplink there.
 type plugged struct {
 	addr    netip.Prefix
 	machine netns.NsHandle
 	uplink  string
 }
 
-// NewSwitch makes a switch whose own address, the gateway of every machine, is gateway.
+// NewSwitch makes a switch. Its own address is gateway, the default gateway of every machine.
 func NewSwitch(gateway netip.Prefix) (*Switch, error) {
 	handle, err := ns.New()
 	if err != nil {
 		return nil, err
 	}
-	s := &Switch{handle: handle, gateway: gateway, ports: map[string]*plugged{}, conditions: map[string]*condition{}}
+	s := &Switch{
+		handle:     handle,
+		gateway:    gateway,
+		ports:      map[string]*plugged{},
+		conditions: map[string]*condition{},
+	}
 	if err := s.build(); err != nil {
 		return nil, errors.Join(fmt.Errorf("build the switch: %w", err), s.Close())
 	}
@@ -75,7 +83,7 @@ func (s *Switch) build() error {
 	return up(nl, bridgeName)
 }
 
-// NetNS returns the switch's network namespace, in which the world outside can be played.
+// NetNS returns the switch's network namespace. Tests put there what is outside the overlay.
 func (s *Switch) NetNS() netns.NsHandle { return s.handle }
 
 // Gateway returns the switch's own address.
@@ -84,9 +92,9 @@ func (s *Switch) Gateway() netip.Addr { return s.gateway.Addr() }
 // Bits returns the prefix length of the underlay.
 func (s *Switch) Bits() int { return s.gateway.Bits() }
 
-// Plug connects a machine: a veth pair whose one end is the port on the switch and whose other end is called
-// uplink in the machine's namespace, with the given address and a default route to the gateway. A port or
-// address that is taken is refused. A port that was down or impaired when it was unplugged is so again.
+// Plug connects a machine by a veth pair. One end is the port on the switch, the other the uplink in the
+// machine's network namespace, with the given address and a default route to the gateway. A port or address
+// that is in use is an error. A port that was down or impaired when it was unplugged is so again.
 func (s *Switch) Plug(port string, machine netns.NsHandle, uplink string, addr netip.Prefix) error {
 	s.conditioning.Lock()
 	defer s.conditioning.Unlock()
@@ -162,11 +170,30 @@ func (s *Switch) connect(port string, machine netns.NsHandle, uplink string, add
 	if err := nl.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: gateway}); err != nil {
 		return fmt.Errorf("add the default route: %w", err)
 	}
-	return nil
+	return s.awaitForwarding(port)
 }
 
-// Unplug removes a port and with it the machine's uplink. A port that is not plugged is not an error: when a
-// machine's namespace goes, its uplink and the port go with it.
+// forwardsWithin bounds waiting for a port that forwards.
+const forwardsWithin = 5 * time.Second
+
+// awaitForwarding waits until the bridge forwards at a port. That is when the kernel's link watch has seen the
+// carrier of the other end (net/core/link_watch.c, br_port_carrier_check), which waits for its turn when other
+// links come and go: until then all that is sent there is lost.
+func (s *Switch) awaitForwarding(port string) error {
+	return wait.Within(context.Background(), forwardsWithin, time.Millisecond, func(context.Context) error {
+		link, err := s.nl.LinkByName(port)
+		if err != nil {
+			return wait.GiveUp(fmt.Errorf("find port %s: %w", port, err))
+		}
+		if state := link.Attrs().OperState; state != netlink.OperUp {
+			return fmt.Errorf("port %s does not forward: it is %s", port, state)
+		}
+		return nil
+	})
+}
+
+// Unplug removes a port and the machine's uplink. A port that is not plugged is not an error, because a port
+// is gone as soon as the machine's network namespace is.
 func (s *Switch) Unplug(port string) error {
 	s.conditioning.Lock()
 	defer s.conditioning.Unlock()
@@ -182,8 +209,8 @@ func (s *Switch) Unplug(port string) error {
 	return nil
 }
 
-// SetPort brings a port up or down, as pulling and plugging the cable at the switch does: the machine sees
-// its carrier go, and keeps addresses and routes.
+// SetPort brings a port up or down, as when the cable is pulled at the switch: the machine's uplink loses
+// its carrier and keeps its addresses and routes.
 func (s *Switch) SetPort(port string, isUp bool) error {
 	if isUp {
 		return s.PlugCable(port, "")
@@ -191,8 +218,8 @@ func (s *Switch) SetPort(port string, isUp bool) error {
 	return s.PullCable(port, "")
 }
 
-// PullCable brings a port down until PlugCable is called with the same holder. A port that several hold down
-// is up again when the last has let go, and one that is unplugged meanwhile comes back down.
+// PullCable brings a port down until PlugCable is called with the same holder. With several holders the port
+// comes up after the last PlugCable. A port that is unplugged meanwhile is down when it is plugged again.
 func (s *Switch) PullCable(port, holder string) error {
 	s.conditioning.Lock()
 	defer s.conditioning.Unlock()
@@ -203,7 +230,7 @@ func (s *Switch) PullCable(port, holder string) error {
 	return s.setPort(port, false)
 }
 
-// PlugCable ends what a holder did by PullCable.
+// PlugCable undoes PullCable of the same holder.
 func (s *Switch) PlugCable(port, holder string) error {
 	s.conditioning.Lock()
 	defer s.conditioning.Unlock()

@@ -1,4 +1,4 @@
-// Package wait waits for a condition. It is the one place in the harness that does.
+// Package wait waits for conditions. Nothing else in the harness does.
 package wait
 
 import (
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Until calls holds at once and then every so often until it returns nil, gives up (GiveUp), or ctx ends. The
-// error then has both that of ctx and the last that holds returned, so it says what was still missing.
+// Until calls holds at once, and then at each interval, until it returns nil or an error of GiveUp, or ctx
+// ends. If ctx ends, the error wraps the last error of holds, which says what was missing, and that of ctx.
 func Until(ctx context.Context, every time.Duration, holds func(context.Context) error) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -33,15 +33,15 @@ func Until(ctx context.Context, every time.Duration, holds func(context.Context)
 	}
 }
 
-// Within is Until with a bound of its own.
+// Within is Until with a time limit.
 func Within(ctx context.Context, within, every time.Duration, holds func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	return Until(ctx, every, holds)
 }
 
-// GiveUp marks an error after which waiting is of no use, such as the end of the process that was waited for.
-// Until returns the error itself.
+// GiveUp marks an error after which waiting is of no use, such as the end of a process. Until returns the
+// error itself.
 func GiveUp(err error) error { return &finalError{err} }
 
 type finalError struct{ error }

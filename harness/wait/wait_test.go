@@ -17,9 +17,14 @@ func TestUntil(t *testing.T) {
 		want    []error // all of which the error must be
 		calls   int     // at least
 	}{
-		"at once":                   {time.Minute, []error{nil}, nil, 1},
-		"at the third call":         {time.Minute, []error{notYet, notYet, nil}, nil, 3},
-		"never":                     {20 * time.Millisecond, []error{notYet}, []error{notYet, context.DeadlineExceeded}, 2},
+		"at once":           {time.Minute, []error{nil}, nil, 1},
+		"at the third call": {time.Minute, []error{notYet, notYet, nil}, nil, 3},
+		"never": {
+			20 * time.Millisecond,
+			[]error{notYet},
+			[]error{notYet, context.DeadlineExceeded},
+			2,
+		},
 		"given up":                  {time.Minute, []error{notYet, wait.GiveUp(broken)}, []error{broken}, 2},
 		"asked once without a time": {-1, []error{notYet}, []error{notYet, context.DeadlineExceeded}, 1},
 	} {

@@ -1,8 +1,8 @@
-// Package agent joins the network configuration, the leases, the plan and the kernel: it registers this
-// node, follows the others, and keeps the kernel and subnet.env as they should be.
+// Package agent is the overlay's agent. It registers this node, watches the other nodes, and keeps the
+// kernel and subnet.env as the plan says.
 //
-// One loop owns all state. What happens to the control plane never takes anything away from the data plane:
-// without etcd the node goes on with what it knows, and starts from what it saved.
+// One loop owns all state. A failure of the control plane removes nothing from the data plane: without etcd
+// the node goes on with the leases that it knows, and starts from its saved state.
 package agent
 
 import (
@@ -68,7 +68,7 @@ type Agent struct {
 	written  bool // subnet.env stands
 }
 
-// New prepares an agent; nothing is touched yet.
+// New prepares an agent. It changes nothing on the node.
 func New(opts Options, log *slog.Logger) (*Agent, error) {
 	weaken(&opts)
 	client, err := dialEtcd(opts)
@@ -94,7 +94,7 @@ func New(opts Options, log *slog.Logger) (*Agent, error) {
 	return a, nil
 }
 
-// Run works until ctx ends, which is no error. The data plane, subnet.env and the lease stay.
+// Run runs the agent until ctx ends, which is not an error. The data plane, subnet.env and the lease stay.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.client.Close()
 	var err error
@@ -132,7 +132,7 @@ func ignoreCancel(ctx context.Context, err error) error {
 	return err
 }
 
-// replace puts the newest view into the channel, in place of one that was not taken yet.
+// replace puts the newest view into the channel. It replaces one that was not taken yet.
 func replace(views chan lease.View, v lease.View) {
 	select {
 	case skipped := <-views:
@@ -142,11 +142,11 @@ func replace(views chan lease.View, v lease.View) {
 	views <- v
 }
 
-// publishPause is the least time between two publications. While news keep coming it doubles with each, up
-// to publishPauseMost: when fifty nodes start at once, the processor is better spent on their starting.
-// lookPause is the least time between two looks at the uplink: another program may change addresses all the
-// time, and each look lists all of them. savePause lies between two writes of the saved state that are not
-// pressing: a change of this node's own lease is saved at once.
+// publishPause is the least time between two publications. It doubles while changes keep coming, up to
+// publishPauseMost: when fifty nodes start at once, they need the processor for their start. lookPause is
+// the least time between two looks at the uplink. Each look lists all addresses, and another program may
+// change them all the time. savePause is the least time between two writes of the saved state. A change of
+// this node's own lease is saved at once.
 const (
 	publishPause     = 50 * time.Millisecond
 	publishPauseMost = 200 * time.Millisecond
@@ -243,9 +243,9 @@ func (a *Agent) loop(ctx context.Context, views <-chan lease.View) error {
 	}
 }
 
-// see takes over a view of etcd. Peers that are missing because etcd lost its memory are kept as if by a
-// record that begins now, until they are heard of again: a list that shrinks alone never tears down a
-// working peer.
+// see takes over a view of etcd. Peers that are missing because etcd lost its data are kept until they
+// register again, as if they had a record that begins now. So a shorter list alone never removes a working
+// peer.
 func (a *Agent) see(v lease.View) {
 	if v.Rewound {
 		before := a.view
@@ -258,7 +258,7 @@ func (a *Agent) see(v lease.View) {
 	a.view, a.online = v, true
 }
 
-// Reload has the agent look at its uplink and at etcd again. It returns at once.
+// Reload makes the agent check its uplink and etcd again. It does not wait for that.
 func (a *Agent) Reload() { poke(a.reload) }
 
 func poke(c chan struct{}) {
@@ -322,7 +322,8 @@ func (a *Agent) startSaved() {
 	a.log.Warn("etcd does not answer; starting as saved", "subnet", own, "peers", len(view.Leases)-1)
 }
 
-// recheckIn is how long to wait for the end of a record, at most a day: etcd may hold one of the year 9999.
+// recheckIn is how long to wait for the end of a record. It is at most a day: a record may end in the year
+// 9999.
 func recheckIn(ends time.Duration) time.Duration { return min(ends, 24*time.Hour) + time.Second }
 
 // nextPause is the pause after a publication that came this long after the one before.
@@ -337,8 +338,8 @@ func (a *Agent) attrs() lease.Attrs {
 	return plan.Attrs(a.config.Backend, a.opts.PublicIP, a.opts.PublicIPv6, a.state.VtepMAC, a.state.VtepMAC6)
 }
 
-// publish carries the latest view into the kernel, subnet.env and the saved state. It returns when it should
-// be called again because a record of an owner ends; zero if none does.
+// publish brings the latest view to the kernel, subnet.env and the saved state. It returns when to call it
+// again because an owner's record ends; zero if none does.
 func (a *Agent) publish(ctx context.Context) (next time.Time) {
 	if a.own.Subnet.IsZero() {
 		return time.Time{}
@@ -400,8 +401,8 @@ func (a *Agent) publish(ctx context.Context) (next time.Time) {
 	return next
 }
 
-// save writes what has changed since the last time. The kernel comes first: a route whose peer the saved
-// state no longer knew would be nobody's after a restart under another network.
+// save writes the state if it has changed. It is called after the kernel was changed: a route to a peer that
+// the saved state does not have could not be recognised after a restart with another network.
 func (a *Agent) save(ctx context.Context) {
 	if !a.unsaved {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/nemesh/nemesh/overlay/plan"
 )
 
-// configure takes over the network configuration, once: it is not changed under a running data plane.
+// configure takes over the network configuration, once. It does not change while the agent runs.
 func (a *Agent) configure(raw []byte) error {
 	if a.raw != nil {
 		if raw != nil && !sameConfig(raw, a.raw) {
@@ -63,8 +63,8 @@ func (a *Agent) configure(raw []byte) error {
 	return nil
 }
 
-// sameConfig compares two configurations by what they say, not by how it is laid out: the saved one has
-// indents.
+// sameConfig compares the content of two configurations. Their white space may differ: the saved one is
+// indented.
 func sameConfig(a, b []byte) bool {
 	var x, y bytes.Buffer
 	if json.Compact(&x, a) != nil || json.Compact(&y, b) != nil {
@@ -73,8 +73,8 @@ func sameConfig(a, b []byte) bool {
 	return bytes.Equal(x.Bytes(), y.Bytes())
 }
 
-// chooseMACs settles the MACs of the VXLAN devices: those of before, those of devices that are there already
-// (another agent's, whose place this one takes), those that peers were told, or new ones.
+// chooseMACs chooses the MACs of the VXLAN devices. In this order: the saved ones, those of devices that
+// exist already (of an agent that this one replaces), those that were published to peers, new ones.
 func (a *Agent) chooseMACs() {
 	known, _ := a.view.Of(a.opts.PublicIP, a.opts.PublicIPv6)
 	choose := func(mac *lease.MAC, v6 bool, told *lease.VXLAN) {

@@ -17,10 +17,10 @@ import (
 	"github.com/nemesh/nemesh/overlay/defect"
 )
 
-// dialEtcd opens a client that notices a silent endpoint within the time-out: the kernel gives up a
-// connection whose data is not acknowledged (TCP_USER_TIMEOUT, tcp(7)), and attempts to connect follow each
-// other as fast. gRPC's own keepalive, which is never faster than ten seconds, comes behind it: it ends the
-// connection to a server that was stopped, for which the kernel goes on acknowledging.
+// dialEtcd opens a client that notices a silent endpoint within the time-out. The kernel closes a connection
+// whose data is not acknowledged (TCP_USER_TIMEOUT, tcp(7)), and a new attempt to connect follows as fast. A
+// stopped server needs gRPC's keepalive, because the kernel acknowledges data for it. That takes ten seconds
+// or more.
 func dialEtcd(o Options) (*clientv3.Client, error) {
 	dialer := &net.Dialer{
 		Timeout: o.EtcdTimeout,

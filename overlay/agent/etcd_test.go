@@ -46,8 +46,10 @@ type authority struct {
 
 func newAuthority(tb testing.TB) *authority {
 	a := &authority{tb: tb, dir: tb.TempDir()}
-	a.cert, a.key = a.sign("authority", &x509.Certificate{IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign}, time.Hour)
+	a.cert, a.key = a.sign("authority", &x509.Certificate{
+		IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign,
+	}, time.Hour)
 	return a
 }
 
@@ -136,8 +138,10 @@ func TestAuthorityAloneMeansTLS(t *testing.T) {
 func TestClientCertificateIsReadAgainFromDisk(t *testing.T) {
 	a := newAuthority(t)
 	endpoint := secureEtcd(t, a, "3380", true)
-	o := Options{EtcdEndpoints: []string{endpoint}, EtcdCAFile: a.path("authority.crt"),
-		EtcdCertFile: a.path("client.crt"), EtcdKeyFile: a.path("client.key"), EtcdTimeout: 2 * time.Second}
+	o := Options{
+		EtcdEndpoints: []string{endpoint}, EtcdCAFile: a.path("authority.crt"),
+		EtcdCertFile: a.path("client.crt"), EtcdKeyFile: a.path("client.key"), EtcdTimeout: 2 * time.Second,
+	}
 	if reads(t, Options{EtcdEndpoints: o.EtcdEndpoints, EtcdCAFile: o.EtcdCAFile}) == nil {
 		t.Fatal("the server takes clients without a certificate")
 	}

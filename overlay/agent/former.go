@@ -9,9 +9,9 @@ import (
 	"github.com/nemesh/nemesh/overlay/plan"
 )
 
-// rememberNetworks notes what the node may have left in the kernel under another network configuration: the
-// networks, the routes to peers over the uplink, and the devices. What it leaves is cleared, now and at a
-// later start, by what is noted here and by nothing else: on the uplink an address alone proves nothing.
+// rememberNetworks notes what the node may have left in the kernel with another network configuration:
+// networks, routes to peers over the uplink, and devices. Only what is noted here is removed, now or at a
+// later start, because the address of a route on the uplink does not prove whose it is.
 func (a *Agent) rememberNetworks() {
 	s, c := &a.state, a.config
 	a.former = slices.Clone(s.Networks)
@@ -55,7 +55,7 @@ func (a *Agent) rememberNetworks() {
 	a.rememberDevices()
 }
 
-// rememberDevices notes the devices of the configuration of before that are not those of this one.
+// rememberDevices notes the devices of the former configuration that this one does not have.
 func (a *Agent) rememberDevices() {
 	s := &a.state
 	if before, err := netconf.Parse(s.Config); err == nil && before.Backend.Type == "vxlan" {

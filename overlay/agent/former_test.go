@@ -33,8 +33,10 @@ func TestWhatAFormerNetworkLeftIsExplainedByItsLeases(t *testing.T) {
 		"10.5.77.0-24&2001:db8:1::-64": attrs("192.0.2.7", "2001:db8::7"),
 	}
 	s.Owners = map[string]lease.Owner{"10.5.3.0-24": {Attrs: attrs("192.0.2.3", "")}}
-	want := []plan.Gateway{gateway("10.5.2.0/24", "192.0.2.2"), gateway("10.5.3.0/24", "192.0.2.3"),
-		gateway("10.5.77.0/24", "192.0.2.7"), gateway("fc00:0:0:2::/64", "2001:db8::2")}
+	want := []plan.Gateway{
+		gateway("10.5.2.0/24", "192.0.2.2"), gateway("10.5.3.0/24", "192.0.2.3"),
+		gateway("10.5.77.0/24", "192.0.2.7"), gateway("fc00:0:0:2::/64", "2001:db8::2"),
+	}
 	move := func(config string) {
 		t.Helper()
 		c, err := netconf.Parse([]byte(config))

@@ -9,8 +9,8 @@ import (
 	"github.com/nemesh/nemesh/overlay/lease"
 )
 
-// Leave gives this node's lease back, so that its peers drop it at once and its subnet may go to another.
-// The agent must have been stopped before; it would register again. The data plane of this node stays.
+// Leave gives this node's lease back. Its peers drop the node at once, and its subnet may be given away.
+// Stop the agent before, or it registers again. The data plane of this node stays.
 func Leave(ctx context.Context, opts Options, log *slog.Logger) error {
 	client, err := dialEtcd(opts)
 	if err != nil {

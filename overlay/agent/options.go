@@ -14,8 +14,8 @@ import (
 	"github.com/nemesh/nemesh/overlay/defect"
 )
 
-// Options are what the command line and the environment say. The flags and their defaults are flannel's
-// where flannel has them (etcd mode, v0.28); the others are listed last by --help.
+// Options are the settings from the command line and the environment. Flags and defaults are flannel's where
+// flannel has them (etcd mode, v0.28). --help lists the others last.
 type Options struct {
 	EtcdEndpoints                         []string
 	EtcdPrefix                            string
@@ -80,7 +80,7 @@ func (a addrFlag) Set(v string) (err error) {
 	return err
 }
 
-// ErrUsage marks an error of the command line: trying again cannot cure it.
+// ErrUsage marks an error in the command line. Starting the agent again does not help.
 var ErrUsage = errors.New("usage")
 
 // ParseOptions reads the command line, then the environment for what it leaves out: OVERLAYD_NAME, then
@@ -186,7 +186,7 @@ func (o *Options) define(f *flag.FlagSet) *[]string {
 }
 
 // fromEnvironment sets each flag that the command line left out from OVERLAYD_<FLAG> or else
-// FLANNELD_<FLAG>. An empty value says nothing, as with flannel: files of settings are full of them.
+// FLANNELD_<FLAG>. An empty value is ignored, as flannel does: environment files often have some.
 func fromEnvironment(f *flag.FlagSet, lookup func(string) (string, bool)) error {
 	given := map[string]bool{}
 	f.Visit(func(fl *flag.Flag) { given[fl.Name] = true })

@@ -17,8 +17,8 @@ func (a *Agent) callTimeout(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeout(ctx, max(a.opts.EtcdTimeout, time.Second))
 }
 
-// register makes sure that the node holds a lease, in the view at hand. It reports whether it does, or
-// cannot tell because etcd is away; false asks for another try.
+// register makes sure that the node holds a lease in the current view. It reports true if the node does, or
+// if that cannot be known because etcd is away. After false the caller tries again.
 func (a *Agent) register(ctx context.Context) bool {
 	if !a.online {
 		return true
@@ -71,12 +71,12 @@ func (a *Agent) register(ctx context.Context) bool {
 	return false
 }
 
-// raceTries bounds how often a lost race is run again at once; the next try follows after the retry pause.
+// raceTries is how often a lost race for a subnet is repeated at once. After that there is a pause.
 const raceTries = 50
 
-// holds reports whether a view has this node's lease as it was acquired. When the same was written once
-// more, on the same etcd lease, another agent of this node did it, such as one that takes over from this
-// one: to write it again in turn would have the two go on so for ever.
+// holds reports whether a view has this node's lease as it was acquired. The same value written once more,
+// on the same etcd lease, counts too: it comes from another agent of this node, such as one that replaces
+// this one. If this agent then wrote it again, the two would never stop.
 func (a *Agent) holds(v lease.View) bool {
 	if a.hooks.blind && a.own.ModRevision != 0 {
 		return true
@@ -140,8 +140,8 @@ func (a *Agent) acquire(ctx context.Context, v lease.View) error {
 	return nil
 }
 
-// leaseID returns the etcd lease whose key is this node's whatever public address it names: the one that is
-// held, or the saved one if its owner's record is of this node. A clone of the disk has another name.
+// leaseID returns the etcd lease of this node, whatever public address its key has: the one that is held, or
+// the saved one if its owner's record has this node's name. A node with a copy of the disk has another name.
 func (a *Agent) leaseID(v lease.View) int64 {
 	if a.own.ID != 0 {
 		return a.own.ID
@@ -157,9 +157,9 @@ func (a *Agent) leaseID(v lease.View) int64 {
 	return 0
 }
 
-// disown makes the node a new one if its disk is a copy of another node's, one that has another name and
-// another address: with the copied identity the two would share an etcd lease, and end each other's key with
-// it, and a MAC, so that no peer could tell them apart.
+// disown forgets the saved identity if the disk is a copy of another node's: then the record of the saved
+// subnet has another name and another public address. With the same identity both nodes would have one etcd
+// lease, so that each could end the other's key, and one MAC, so that peers could not tell them apart.
 func (a *Agent) disown() {
 	n, err := lease.ParseKey(a.state.Subnet)
 	if err != nil {
@@ -176,7 +176,8 @@ func (a *Agent) disown() {
 	s.VtepMAC, s.VtepMAC6 = randomMAC(), randomMAC() // a device that is there may have the other's already
 }
 
-// remembered returns the subnet the node had last: as saved, else as another agent left it in subnet.env.
+// remembered returns the node's last subnet: the saved one, else the one that another agent left in
+// subnet.env.
 func (a *Agent) remembered() lease.Subnet {
 	if n, err := lease.ParseKey(a.state.Subnet); err == nil {
 		return n
@@ -188,8 +189,8 @@ func (a *Agent) record() lease.Owner {
 	return lease.Owner{Attrs: a.attrs(), Node: a.opts.NodeName, Instance: a.state.Instance}
 }
 
-// renew keeps the lease. It reports false when the lease is lost and registering is to be tried again. A
-// renewal that only failed is due again soon (untilRenewal).
+// renew renews the lease. It reports false when the lease is lost, and the node must register again. A
+// renewal that only failed is repeated soon (untilRenewal).
 func (a *Agent) renew(ctx context.Context) bool {
 	if a.own.ModRevision == 0 {
 		return a.register(ctx)

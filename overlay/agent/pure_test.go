@@ -149,7 +149,8 @@ func TestStateSurvives(t *testing.T) {
 	n := lease.Subnet{V4: netip.MustParsePrefix("10.5.1.0/24")}
 	s.Subnet, s.LeaseID, s.VtepMAC = n.Key(), 7, lease.MAC{2, 0, 0, 0, 0, 1}
 	s.remember(lease.View{Leases: []lease.Lease{{Subnet: n, Attrs: lease.Attrs{
-		PublicIP: netip.MustParseAddr("1.1.1.1"), BackendType: "host-gw"}}}}, []byte(`{"Network":"10.5.0.0/16"}`))
+		PublicIP: netip.MustParseAddr("1.1.1.1"), BackendType: "host-gw",
+	}}}}, []byte(`{"Network":"10.5.0.0/16"}`))
 	if err := s.save(dir); err != nil {
 		t.Fatal(err)
 	}

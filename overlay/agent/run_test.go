@@ -57,7 +57,8 @@ func newLab(tb testing.TB, n int, config string) lab {
 	must(tb, netlink.LinkAdd(veth))
 	tb.Cleanup(func() { _ = netlink.LinkDel(veth) })
 	must(tb, netlink.AddrAdd(veth, &netlink.Addr{IPNet: &net.IPNet{
-		IP: net.IPv4(192, 0, 2, byte(n)), Mask: net.CIDRMask(32, 32)}}))
+		IP: net.IPv4(192, 0, 2, byte(n)), Mask: net.CIDRMask(32, 32),
+	}}))
 	must(tb, netlink.LinkSetUp(veth))
 	return l
 }

@@ -25,11 +25,15 @@ func TestWhatIsSavedIsNotAheadOfTheKernel(t *testing.T) {
 	peer := func(subnet string) lease.View {
 		n, err := lease.ParseKey(subnet)
 		must(t, err)
-		return lease.View{Leases: []lease.Lease{{Subnet: n,
-			Attrs: lease.Attrs{PublicIP: netip.MustParseAddr("192.0.2.2"), BackendType: "host-gw"}}}}
+		return lease.View{Leases: []lease.Lease{{
+			Subnet: n,
+			Attrs:  lease.Attrs{PublicIP: netip.MustParseAddr("192.0.2.2"), BackendType: "host-gw"},
+		}}}
 	}
-	a := &Agent{log: log, kernel: k, state: fresh(), noted: map[string]bool{},
-		opts: Options{StateDir: t.TempDir()}, unsaved: true, shown: peer("10.5.2.0-24"), view: peer("10.5.3.0-24")}
+	a := &Agent{
+		log: log, kernel: k, state: fresh(), noted: map[string]bool{},
+		opts: Options{StateDir: t.TempDir()}, unsaved: true, shown: peer("10.5.2.0-24"), view: peer("10.5.3.0-24"),
+	}
 	k.Set(plan.State{Uplink: "lo", Sysctls: []plan.Sysctl{{Path: path, Value: "1"}}})
 	a.save(t.Context())
 	if now, err := os.ReadFile("/proc/sys/" + path); err != nil || strings.TrimSpace(string(now)) != "1" {
@@ -49,8 +53,10 @@ func TestWhatIsKnownIsSavedAtTheEndWhoeverEndsFirst(t *testing.T) {
 	k, err := kernel.New(kernel.Options{Log: log})
 	must(t, err)
 	for range 30 { // which of the two the loop hears of first is chance
-		a := &Agent{log: log, kernel: k, state: fresh(), noted: map[string]bool{}, unsaved: true,
-			opts: Options{StateDir: t.TempDir()}, failed: make(chan error, 1)}
+		a := &Agent{
+			log: log, kernel: k, state: fresh(), noted: map[string]bool{}, unsaved: true,
+			opts: Options{StateDir: t.TempDir()}, failed: make(chan error, 1),
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		a.failed <- nil

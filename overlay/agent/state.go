@@ -14,7 +14,7 @@ import (
 	"github.com/nemesh/nemesh/overlay/plan"
 )
 
-// saved is what a node keeps over restarts and reboots: enough to carry on without etcd.
+// saved is the state that a node keeps over restarts and reboots. It is enough to start without etcd.
 type saved struct {
 	// Instance is the node's identity; PublicIP and PublicIPv6 the addresses it registered with.
 	Instance             string
@@ -36,8 +36,8 @@ type saved struct {
 
 const stateFile = "state.json"
 
-// load reads the saved state. None is not an error; one that cannot be read is set aside, so that nothing is
-// lost, and the node starts as a new one.
+// load reads the saved state. A missing file is not an error. A file that cannot be read is renamed and
+// kept, and the node starts as a new one.
 func load(dir string) (saved, error) {
 	path := filepath.Join(dir, stateFile)
 	raw, err := os.ReadFile(path)

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// status is what the agent tells those who ask, kept apart from the loop so that a slow reader cannot hold
-// it up. Its methods may be called from several goroutines.
+// status is what the health endpoints report. It is apart from the loop, so a slow reader cannot delay the
+// loop. Its methods may be called from several goroutines.
 type status struct {
 	opts    Options
 	seen    func() (time.Time, error)
@@ -31,8 +31,8 @@ type status struct {
 	renewals uint64
 }
 
-// stuckAfter is after what time without a round the loop is taken to be stuck. It goes round at each renewal
-// check, every 10 s at the least.
+// stuckAfter is the time without a round after which the loop counts as stuck. There is a round at each
+// renewal check, at least every 10 s.
 const stuckAfter = time.Minute
 
 // note takes over what the loop knows.
@@ -43,7 +43,7 @@ func (s *status) note(update func(*status)) {
 	update(s)
 }
 
-// unhealthy says what is wrong with the agent itself; a restart may cure it. nil if nothing is.
+// unhealthy returns what is wrong with the agent itself, which a restart may fix; nil if nothing is.
 func (s *status) unhealthy() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func (s *status) unhealthy() error {
 	return nil
 }
 
-// unready lists what keeps the node from working as it should; nil if nothing does.
+// unready returns what keeps the node from working; nil if nothing does.
 func (s *status) unready() error {
 	seen, failed := s.seen()
 	s.mu.Lock()

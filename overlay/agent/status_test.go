@@ -43,10 +43,14 @@ func TestReadinessTellsTheTruth(t *testing.T) {
 	}{
 		"ready":    {newStatus(time.Now(), nil), ready, ""},
 		"at start": {newStatus(time.Now(), nil), func(*status) {}, "no subnet lease"},
-		"not written": {newStatus(time.Now(), nil), func(s *status) { ready(s); s.written = false },
-			"not written"},
-		"not renewed": {newStatus(time.Now(), nil), func(s *status) { ready(s); s.expires = time.Now() },
-			"has ended"},
+		"not written": {
+			newStatus(time.Now(), nil), func(s *status) { ready(s); s.written = false },
+			"not written",
+		},
+		"not renewed": {
+			newStatus(time.Now(), nil), func(s *status) { ready(s); s.expires = time.Now() },
+			"has ended",
+		},
 		"etcd away":        {newStatus(time.Now().Add(-time.Hour), away), ready, "has not answered for 1h0m0s"},
 		"etcd away lately": {newStatus(time.Now().Add(-time.Second), away), ready, ""},
 	} {

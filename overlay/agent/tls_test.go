@@ -46,8 +46,10 @@ func TestCertificateOfAnotherAddressIsRefused(t *testing.T) {
 
 // An agent with a password must start while etcd is away, like any other.
 func TestClientWithAPasswordIsMadeWhileEtcdIsAway(t *testing.T) {
-	c, err := dialEtcd(Options{EtcdEndpoints: []string{"http://127.0.0.1:9"}, EtcdUsername: "agent",
-		EtcdPassword: "secret", EtcdTimeout: 100 * time.Millisecond})
+	c, err := dialEtcd(Options{
+		EtcdEndpoints: []string{"http://127.0.0.1:9"}, EtcdUsername: "agent",
+		EtcdPassword: "secret", EtcdTimeout: 100 * time.Millisecond,
+	})
 	must(t, err)
 	must(t, c.Close())
 }

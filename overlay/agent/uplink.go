@@ -31,8 +31,8 @@ func (a *Agent) findUplink() (changed bool, err error) {
 	return true, nil
 }
 
-// takeAddresses makes the uplink's addresses the node's public ones where the command line gives none. A
-// family that the network has not is told to nobody.
+// takeAddresses makes the uplink's addresses the node's public addresses, where the command line gives none.
+// An address of a family that the network does not have is not published.
 func (a *Agent) takeAddresses() {
 	take := func(given, found netip.Addr, wanted bool) netip.Addr {
 		switch {
@@ -48,10 +48,10 @@ func (a *Agent) takeAddresses() {
 	a.opts.PublicIPv6 = take(a.given.PublicIPv6, a.uplink.Addr6, a.config.EnableIPv6)
 }
 
-// settle keeps, of each family that the network has, the last address that the uplink had while it has none:
-// link-down takes IPv6 addresses away, and an address is changed by removing it first. The device, the lease
-// and the other family stay as they are, so that all goes on when the address is back. What the network does
-// not use is left out, so that its changes are none.
+// settle keeps the last address of each family while the uplink has none. A link that goes down loses its
+// IPv6 addresses, and to change an address it is removed first. So the device, the lease and the other
+// family stay as they are until the address is back. Addresses of families that the network does not use are
+// left out, so their changes do not matter.
 func (a *Agent) settle(up plan.Uplink) plan.Uplink {
 	var lost []string
 	keep := func(family string, wanted bool, now *netip.Addr, before netip.Addr) {

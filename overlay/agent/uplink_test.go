@@ -21,35 +21,49 @@ func TestUplinkThatLosesAnAddressKeepsItsLast(t *testing.T) {
 		want   plan.Uplink
 		logged []string
 	}{
-		"IPv6 lost, seen twice": {v4: true, v6: true,
+		"IPv6 lost, seen twice": {
+			v4: true, v6: true,
 			found:  []plan.Uplink{{Name: "eth0", MTU: 1500, Addr: four}, {Name: "eth0", MTU: 1500, Addr: four}},
 			want:   full,
-			logged: []string{"has lost its address of IPv6"}},
-		"IPv6 lost, tentative, and back": {v4: true, v6: true,
+			logged: []string{"has lost its address of IPv6"},
+		},
+		"IPv6 lost, tentative, and back": {
+			v4: true, v6: true,
 			found: []plan.Uplink{
 				{Name: "eth0", MTU: 1500, Addr: four}, {Name: "eth0", MTU: 1500, Addr: four, Pending6: true}, full,
 			},
 			want:   full,
-			logged: []string{"has lost its address of IPv6", "has its address of IPv6 again"}},
-		"IPv6 lost, IPv4 changed": {v4: true, v6: true,
+			logged: []string{"has lost its address of IPv6", "has its address of IPv6 again"},
+		},
+		"IPv6 lost, IPv4 changed": {
+			v4: true, v6: true,
 			found:  []plan.Uplink{{Name: "eth0", MTU: 1400, Addr: other}},
 			want:   plan.Uplink{Name: "eth0", MTU: 1400, Addr: other, Addr6: six},
-			logged: []string{"has lost its address of IPv6"}},
-		"both lost": {v4: true, v6: true,
+			logged: []string{"has lost its address of IPv6"},
+		},
+		"both lost": {
+			v4: true, v6: true,
 			found:  []plan.Uplink{{Name: "eth0", MTU: 1500}},
 			want:   full,
-			logged: []string{"has lost its address of IPv4 and IPv6"}},
-		"IPv6, which the network has not": {v4: true,
+			logged: []string{"has lost its address of IPv4 and IPv6"},
+		},
+		"IPv6, which the network has not": {
+			v4:    true,
 			found: []plan.Uplink{{Name: "eth0", MTU: 1500, Addr: four}, full},
-			want:  plan.Uplink{Name: "eth0", MTU: 1500, Addr: four}},
-		"IPv4, which the network has not": {v6: true,
+			want:  plan.Uplink{Name: "eth0", MTU: 1500, Addr: four},
+		},
+		"IPv4, which the network has not": {
+			v6:    true,
 			found: []plan.Uplink{full, {Name: "eth0", MTU: 1500, Addr6: six}},
-			want:  plan.Uplink{Name: "eth0", MTU: 1500, Addr6: six}},
+			want:  plan.Uplink{Name: "eth0", MTU: 1500, Addr6: six},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			a := &Agent{log: slog.New(slog.NewTextHandler(&log, nil)), raw: []byte("{}"), uplink: full,
-				config: netconf.Config{EnableIPv4: c.v4, EnableIPv6: c.v6}}
+			a := &Agent{
+				log: slog.New(slog.NewTextHandler(&log, nil)), raw: []byte("{}"), uplink: full,
+				config: netconf.Config{EnableIPv4: c.v4, EnableIPv6: c.v6},
+			}
 			for _, up := range c.found {
 				a.uplink = a.settle(up)
 				a.takeAddresses()
@@ -75,8 +89,10 @@ func TestUplinkThatLosesAnAddressKeepsItsLast(t *testing.T) {
 
 func TestPublicAddressesGivenByTheOperatorStay(t *testing.T) {
 	given := netip.MustParseAddr("198.51.100.7")
-	a := &Agent{raw: []byte("{}"), given: Options{PublicIP: given}, config: netconf.Config{EnableIPv4: true},
-		uplink: plan.Uplink{Addr: netip.MustParseAddr("192.0.2.1"), Addr6: netip.MustParseAddr("2001:db8::1")}}
+	a := &Agent{
+		raw: []byte("{}"), given: Options{PublicIP: given}, config: netconf.Config{EnableIPv4: true},
+		uplink: plan.Uplink{Addr: netip.MustParseAddr("192.0.2.1"), Addr6: netip.MustParseAddr("2001:db8::1")},
+	}
 	a.takeAddresses()
 	if a.opts.PublicIP != given || a.opts.PublicIPv6.IsValid() {
 		t.Errorf("public %s and %s", a.opts.PublicIP, a.opts.PublicIPv6)

@@ -13,12 +13,11 @@ import (
 	"github.com/nemesh/nemesh/overlay/netlinksafe"
 )
 
-// healBridge takes gateway addresses of another subnet of the overlay off the bridge. They are left when the
-// node has moved to another subnet, and the bridge plugin refuses to add the new gateway beside them. Pods
-// of the old subnet still reach each other over the bridge; nothing more of theirs can be kept, because
-// their addresses may be another node's pods' now. Addresses outside the overlay's networks, those of now
-// and those that pods were set up in before, are not touched. The bridge gets the MTU that new pods get,
-// which the bridge plugin gives to a new bridge only.
+// healBridge removes gateway addresses of other subnets of the overlay from the bridge. They stay there when
+// the node moves to another subnet, and then the bridge plugin refuses to add the new gateway. Pods of the
+// old subnet still reach each other over the bridge. They cannot reach more, because pods of another node
+// may have their addresses now. Addresses outside the overlay's networks, present and former, are not
+// touched. healBridge also sets the MTU of the bridge, which the bridge plugin does for a new bridge only.
 func (c conf) healBridge(e subnetEnv, networks []netip.Prefix) error {
 	name, mtu := c.bridge(), c.mtu(e)
 	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
@@ -54,7 +53,7 @@ func (c conf) healBridge(e subnetEnv, networks []netip.Prefix) error {
 	return nil
 }
 
-// patience is for how long a list of addresses that the kernel changes meanwhile is read again.
+// patience is how long to repeat a list of addresses that the kernel interrupts.
 func (c conf) patience() time.Duration {
 	if c.defects.Has(defect.DumpsOnce) {
 		return 0
@@ -62,7 +61,7 @@ func (c conf) patience() time.Duration {
 	return 5 * time.Second
 }
 
-// stale reports whether an address is a gateway of the overlay's that is not this node's now.
+// stale reports whether an address is a gateway of the overlay for another subnet than this node's.
 func stale(a netlink.Addr, e subnetEnv, networks []netip.Prefix) bool {
 	raw, ok := netip.AddrFromSlice(a.IP)
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// cache keeps the delegate's configuration of each pod, so that the pod can be taken down when the subnet
-// file is gone or says something else. One file a container, named by its id, as flannel's plugin does.
+// cache keeps the delegate's configuration of each pod, so that DEL works when the subnet file is gone or
+// has changed. There is one file for each container, named by its id, as in flannel's plugin.
 type cache struct{ dir string }
 
 func (c cache) path(container string) string { return filepath.Join(c.dir, container) }

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// subnetEnv is what the agent says about its node in the subnet file.
+// subnetEnv is the content of the subnet file, which the agent writes.
 type subnetEnv struct {
 	Networks []netip.Prefix
 	// Gateways are the first addresses of the node's subnets, with the subnets' lengths: what the bridge gets.
@@ -19,7 +19,7 @@ type subnetEnv struct {
 	IPMasq   bool
 }
 
-// errNotReady says that the node has no subnet yet, which passes.
+// errNotReady says that the node has no subnet yet.
 var errNotReady = errors.New("this node has no subnet yet")
 
 // readEnv reads the subnet file. One that is not there, or not complete, is errNotReady.

@@ -1,9 +1,9 @@
-// Package cni is the overlay's CNI plugin. It turns the subnet that the agent leased into the configuration
-// of another plugin, the bridge by default, and has that one do the work.
+// Package cni is the overlay's CNI plugin. It makes the configuration of another plugin, by default the
+// bridge plugin, from the subnet that the agent leased, and calls that plugin.
 //
-// Beyond what flannel's plugin does: an ADD is undone if the node moved to another subnet meanwhile; a
-// bridge left with another subnet's gateway is mended; a DEL that failed can be repeated, and one whose
-// cache is lost still frees the address.
+// It does more than flannel's plugin. An ADD is undone if the node moves to another subnet meanwhile. A
+// bridge with another subnet's gateway is repaired. A DEL that failed can be repeated, and a DEL without a
+// cache file still frees the address.
 package cni
 
 import (
@@ -31,7 +31,7 @@ func Main(about string) {
 	)
 }
 
-// notReady turns an error that passes into CNI's "try again later" and leaves others as they are.
+// notReady turns errNotReady into CNI's "try again later". It returns other errors as they are.
 func notReady(err error) error {
 	if errors.Is(err, errNotReady) {
 		return types.NewError(types.ErrTryAgainLater, err.Error(), "")
@@ -81,8 +81,8 @@ func add(args *skel.CmdArgs) error {
 	return types.PrintResult(result, c.CNIVersion)
 }
 
-// stillOurs reads the subnet file again: an address out of a subnet that the node has lost meanwhile may be
-// given to another node's pod.
+// stillOurs reads the subnet file again. If the node has lost its subnet meanwhile, a pod of another node
+// may get the same address.
 func stillOurs(c conf, before subnetEnv) error {
 	now, err := readEnv(c.SubnetFile)
 	if err != nil {
@@ -94,7 +94,7 @@ func stillOurs(c conf, before subnetEnv) error {
 	return nil
 }
 
-// undo takes down what a failed ADD left. When that fails too, the cache stays so that DEL can try again.
+// undo removes what a failed ADD left. If that fails too, the cache file stays, so that DEL can try again.
 func undo(ctx context.Context, c conf, kept cache, container string, delegate []byte) error {
 	if err := invoke.DelegateDel(ctx, c.delegateType(), delegate, nil); err != nil {
 		return fmt.Errorf("undo: %w", err)
@@ -149,7 +149,7 @@ func (c conf) delegateOf(kept cache, container string) ([]byte, error) {
 	return c.delegateConf(e)
 }
 
-// anySubnet stands for a subnet that nobody knows any more. The addresses are for documentation (RFC 5737).
+// anySubnet takes the place of an unknown subnet. The addresses are reserved for documentation (RFC 5737).
 const anySubnet = "FLANNEL_NETWORK=192.0.2.0/24\nFLANNEL_SUBNET=192.0.2.1/24\n" +
 	"FLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
 
@@ -159,8 +159,8 @@ type keptConf struct {
 	IPAM       map[string]any
 }
 
-// understand reads a kept configuration. Without a network's name and an address manager, which every one
-// is written with, it is damaged: a DEL by it would free no address.
+// understand reads a kept configuration. Each is written with the name of its network and with IPAM. Without
+// them it is damaged, and a DEL with it would free no address.
 func understand(raw []byte) (keptConf, bool) {
 	var k keptConf
 	err := json.Unmarshal(raw, &k)

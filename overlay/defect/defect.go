@@ -1,6 +1,5 @@
-// Package defect names historic failures that a separate build of the overlay (tag `defects`) can be told
-// to have again, so that a scenario can show that it would notice. The normal build has none of them: every
-// name is refused.
+// Package defect names historic bugs. A separate build of the overlay (tag `defects`) can have them again,
+// so that a scenario can show that it notices them. The normal build has none: it refuses every name.
 package defect
 
 import (
@@ -10,7 +9,7 @@ import (
 	"strings"
 )
 
-// Name is a defect's name on the command line.
+// Name is the name of a defect on the command line.
 type Name string
 
 // The defects of the agent, and at the end those of the CNI plugin. About says what each does.
@@ -114,8 +113,8 @@ type Set map[Name]bool
 // Has reports whether the process has the defect.
 func (s Set) Has(n Name) bool { return s[n] }
 
-// Parse reads the names given on a command line or in a configuration. An unknown name, and in the normal
-// build any name, is an error that lists what there is.
+// Parse reads names from a command line or a configuration. An unknown name is an error that lists the known
+// ones. In the normal build every name is unknown.
 func Parse(names []string) (Set, error) {
 	set := Set{}
 	for _, raw := range names {
@@ -128,7 +127,7 @@ func Parse(names []string) (Set, error) {
 	return set, nil
 }
 
-// Built lists the defects that this build can have: none in the normal one.
+// Built lists the defects of this build. The normal build has none.
 func Built() []Name {
 	if !built {
 		return nil

@@ -54,8 +54,10 @@ func (h host) setPort(f plan.FDB, port uint16) error {
 	index := uint32(h.link("flannel.1").Attrs().Index)
 	return ns.Do(h.handle, func() error {
 		request := nl.NewNetlinkRequest(unix.RTM_NEWNEIGH, unix.NLM_F_ACK|unix.NLM_F_REPLACE|unix.NLM_F_CREATE)
-		request.AddData(&netlink.Ndmsg{Family: unix.AF_BRIDGE, Index: index, State: netlink.NUD_PERMANENT,
-			Flags: netlink.NTF_SELF})
+		request.AddData(&netlink.Ndmsg{
+			Family: unix.AF_BRIDGE, Index: index, State: netlink.NUD_PERMANENT,
+			Flags: netlink.NTF_SELF,
+		})
 		request.AddData(nl.NewRtAttr(netlink.NDA_DST, f.Dst.AsSlice()))
 		request.AddData(nl.NewRtAttr(netlink.NDA_LLADDR, f.MAC[:]))
 		request.AddData(nl.NewRtAttr(netlink.NDA_PORT, []byte{byte(port >> 8), byte(port)}))

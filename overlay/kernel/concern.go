@@ -13,11 +13,11 @@ import (
 	"github.com/nemesh/nemesh/overlay/plan"
 )
 
-// A comparison costs a list from the kernel for each part of the plan, and on a busy node most of what the
-// kernel reports is not the overlay's: neighbours of pods that age, links and routes that come and go with
-// pods, and the echo of the reconciler's own writes. So each event is weighed against the plan, and only the
-// parts that it puts in doubt are compared. Whoever wrote it, an event that says that an object is now as
-// planned needs no comparison; the last event of each object decides.
+// A comparison reads a list from the kernel for each part of the plan. On a busy node most events do not
+// concern the overlay: neighbours of pods age, links and routes come and go with pods, and the reconciler's
+// own writes are reported too. So each event is checked against the plan, and only the parts that it
+// concerns are compared. An event that reports an object as planned needs no comparison, whoever made the
+// change. The last event of each object decides.
 
 // part is one of the lists that a comparison compares, or several of them.
 type part uint8
@@ -32,7 +32,7 @@ const (
 	allParts = partLinks | partSysctls | partRules | partPeers | partRoutes
 )
 
-// concern is what an event puts in doubt: parts of the plan, and the choice of the uplink.
+// concern is what may differ after an event: parts of the plan, and the choice of the uplink.
 type concern struct {
 	parts  part
 	uplink bool
@@ -85,7 +85,7 @@ func expect(want plan.State, links map[string]netlink.Link) *expectation {
 	return e
 }
 
-// of weighs one message of the kernel's. One that cannot be read concerns everything.
+// of returns what one message of the kernel concerns. A message that cannot be read concerns everything.
 func (e *expectation) of(m syscall.NetlinkMessage) concern {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
@@ -173,8 +173,9 @@ func (e *expectation) neighbour(data []byte, gone bool) part {
 	return doubt(partPeers, planned, planned && as && permanent, !permanent, gone)
 }
 
-// doubt weighs an object: planned or not, as it is planned, one of the kernel's own that nobody minds unless
-// something is planned in its place, and gone or there.
+// doubt returns p if an event of one object needs a comparison: a planned object is gone, or one is there
+// that is not as planned. A minor object, one of the kernel's own, matters only in the place of a planned
+// one.
 func doubt(p part, planned, as, minor, gone bool) part {
 	if gone && planned || !gone && !as && (planned || !minor) {
 		return p

@@ -58,8 +58,10 @@ func (h host) withoutIPv6() {
 func TestWhatAnEventConcerns(t *testing.T) {
 	device := func(h host) int { return h.link("flannel.1").Attrs().Index }
 	age := func(h host, ip net.IP) error {
-		return h.nl.NeighSet(&netlink.Neigh{LinkIndex: device(h), IP: ip, State: netlink.NUD_STALE,
-			HardwareAddr: net.HardwareAddr{2, 8, 8, 8, 8, 8}})
+		return h.nl.NeighSet(&netlink.Neigh{
+			LinkIndex: device(h), IP: ip, State: netlink.NUD_STALE,
+			HardwareAddr: net.HardwareAddr{2, 8, 8, 8, 8, 8},
+		})
 	}
 	for name, c := range map[string]struct {
 		act  func(h host, s plan.State) error
@@ -69,8 +71,10 @@ func TestWhatAnEventConcerns(t *testing.T) {
 			return h.nl.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "veth1"}, PeerName: "veth2"})
 		}, concern{uplink: true}},
 		"a neighbour on the uplink": {func(h host, _ plan.State) error {
-			return h.nl.NeighSet(&netlink.Neigh{LinkIndex: h.link("eth0").Attrs().Index, IP: net.IP{192, 168, 0, 9},
-				HardwareAddr: net.HardwareAddr{2, 7, 7, 7, 7, 7}, State: netlink.NUD_STALE})
+			return h.nl.NeighSet(&netlink.Neigh{
+				LinkIndex: h.link("eth0").Attrs().Index, IP: net.IP{192, 168, 0, 9},
+				HardwareAddr: net.HardwareAddr{2, 7, 7, 7, 7, 7}, State: netlink.NUD_STALE,
+			})
 		}, concern{}},
 		"a neighbour that the kernel resolved itself": {func(h host, _ plan.State) error {
 			return age(h, net.IP{10, 5, 200, 0})

@@ -15,8 +15,8 @@ import (
 	"github.com/nemesh/nemesh/overlay/plan"
 )
 
-// devices makes the VXLAN devices right and returns the links by name, the uplink included; nil when they
-// cannot be had, since nothing else can be done then.
+// devices sets up the VXLAN devices. It returns the links by name, the uplink included. It returns nil if it
+// fails: then nothing else can be done.
 func (p *pass) devices() map[string]netlink.Link {
 	links := map[string]netlink.Link{}
 	uplink, err := p.nl.LinkByName(p.want.Uplink)
@@ -71,8 +71,8 @@ func (p *pass) device(want plan.Device, uplink netlink.Link) (netlink.Link, erro
 	return link, p.adjust(want, link)
 }
 
-// renamed finds the device under another name, which it has from an administrator or from udev, and gives it
-// its own again; nil when there is none. A second of its kind the kernel would refuse.
+// renamed finds the device if an administrator or udev has renamed it, and gives it its own name again. It
+// returns nil if there is none. The kernel would refuse a second device with the same settings.
 func (p *pass) renamed(wanted *netlink.Vxlan) (netlink.Link, error) {
 	all, err := dump(p.nl.LinkList)
 	if err != nil {
@@ -155,7 +155,7 @@ func incompatible(link netlink.Link, want *netlink.Vxlan) string {
 	return ""
 }
 
-// addresses gives each device its address and takes others inside the overlay's networks off it; foreign
+// addresses gives each device its address. It removes other addresses inside the overlay's networks; foreign
 // ones stay (flannel#1060).
 func (p *pass) addresses(links map[string]netlink.Link) {
 	for _, d := range p.want.Devices {

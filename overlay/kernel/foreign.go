@@ -14,11 +14,11 @@ import (
 	"github.com/nemesh/nemesh/overlay/plan"
 )
 
-// A verdict of accept in one nftables table does not keep another from dropping, so the overlay's own table
-// cannot let pods through a FORWARD chain of iptables that drops (flannel#799). Where iptables keeps its
-// rules in nftables, two accepting rules at the top of that chain can, and they are written by netlink as
-// iptables itself would (payload, compare, counter, verdict), so that `iptables -L` shows them. In a chain
-// of anybody else's nothing is written; it is named.
+// A packet that one nftables table accepts can still be dropped by another table. So the overlay's own table
+// does not help against a FORWARD chain of iptables that drops (flannel#799). Where iptables keeps its rules
+// in nftables, two accepting rules at the top of that chain do. They are written by netlink in the form that
+// iptables uses (payload, compare, counter, verdict), so that `iptables -L` shows them. Chains of other
+// programs are not changed, only named in the log.
 
 // iptablesTable and iptablesChain are where iptables-nft keeps its filter rules (nft's xtables-nft-multi).
 const (
@@ -27,7 +27,7 @@ const (
 	foreignTag    = "overlay forward"
 )
 
-// foreign lets the network's packets through chains at the forward hook that would drop them.
+// foreign makes chains at the forward hook pass the network's packets, where they would drop them.
 func (p *pass) foreign(conn *nftables.Conn, want plan.Rules) {
 	if !want.Forward {
 		return
@@ -51,7 +51,7 @@ func (p *pass) foreign(conn *nftables.Conn, want plan.Rules) {
 	}
 }
 
-// passThrough makes one chain let the network's packets through, if it would not and is iptables'.
+// passThrough adds the accepting rules to one chain, if it would drop the packets and belongs to iptables.
 func (p *pass) passThrough(conn *nftables.Conn, c *nftables.Chain, want plan.Rules) error {
 	rules, err := dump(func() ([]*nftables.Rule, error) { return conn.GetRules(c.Table, c) })
 	if errors.Is(err, unix.ENOENT) {
@@ -106,8 +106,8 @@ func lets(r *nftables.Rule, network netip.Prefix) bool {
 	return false
 }
 
-// blocker says what of a chain drops packets that no rule accepts: its policy, or a rule without a
-// condition; "" if nothing does.
+// blocker returns what drops the packets that no rule of a chain accepts: the policy, or a rule without a
+// condition. It is "" if nothing does.
 func blocker(c *nftables.Chain, rules []*nftables.Rule) string {
 	if c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop {
 		return "policy drop"

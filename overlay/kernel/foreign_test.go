@@ -23,9 +23,11 @@ func (h host) forwardChainOf(
 ) {
 	h.tb.Helper()
 	conn := h.nftables()
-	c := conn.AddChain(&nftables.Chain{Name: chain, Type: nftables.ChainTypeFilter,
+	c := conn.AddChain(&nftables.Chain{
+		Name: chain, Type: nftables.ChainTypeFilter,
 		Table:   conn.AddTable(&nftables.Table{Name: table, Family: family}),
-		Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter, Policy: &policy})
+		Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter, Policy: &policy,
+	})
 	for _, r := range rules {
 		conn.AddRule(&nftables.Rule{Table: c.Table, Chain: c, Exprs: r})
 	}

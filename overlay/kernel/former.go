@@ -11,9 +11,9 @@ import (
 	"github.com/nemesh/nemesh/overlay/plan"
 )
 
-// formerly reports whether a route on the uplink is one that the lease of a peer of a former network
-// explains: the same destination and gateway, and nothing set that the overlay does not set. Any other route
-// there is somebody else's, whatever its destination.
+// formerly reports whether a route on the uplink is explained by a peer's lease in a former network: it has
+// the same destination and gateway, and no attribute that the overlay does not set. Other routes there
+// belong to other programs, whatever their destination.
 func (p *pass) formerly(raw netlink.Route, r plan.Route) bool {
 	return raw.Protocol == unix.RTPROT_BOOT && raw.Type == unix.RTN_UNICAST && !r.Onlink &&
 		(raw.Priority == 0 || r.Dst.Addr().Is6() && raw.Priority == 1024) && raw.Tos == 0 &&

@@ -18,8 +18,10 @@ func gatewayPlan() plan.State {
 		Networks: []netip.Prefix{netip.MustParsePrefix("10.6.0.0/16")},
 		Former:   []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")},
 		Uplink:   "eth0",
-		Routes: []plan.Route{{Dst: netip.MustParsePrefix("10.6.2.0/24"), Via: netip.MustParseAddr("192.168.0.2"),
-			Link: "eth0"}},
+		Routes: []plan.Route{{
+			Dst: netip.MustParsePrefix("10.6.2.0/24"), Via: netip.MustParseAddr("192.168.0.2"),
+			Link: "eth0",
+		}},
 		FormerRoutes: []plan.Gateway{
 			{Dst: netip.MustParsePrefix("10.5.2.0/24"), Via: netip.MustParseAddr("192.168.0.2")},
 			{Dst: netip.MustParsePrefix("10.5.3.0/24"), Via: netip.MustParseAddr("192.168.0.3")},

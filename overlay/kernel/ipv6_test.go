@@ -20,14 +20,18 @@ func dual() plan.State {
 	peer, hw := netip.MustParsePrefix("fc00:5:0:1::/64"), lease.MAC{2, 0, 0, 0, 6, 2}
 	const device = "flannel-v6.1"
 	s.Networks = append(s.Networks, network)
-	s.Devices = append(s.Devices, plan.Device{Name: device, VNI: 1, Port: 8472, Parent: "eth0",
-		Local: netip.MustParseAddr("fd00::1"), MAC: lease.MAC{2, 0, 0, 0, 6, 1}, MTU: 1430})
+	s.Devices = append(s.Devices, plan.Device{
+		Name: device, VNI: 1, Port: 8472, Parent: "eth0",
+		Local: netip.MustParseAddr("fd00::1"), MAC: lease.MAC{2, 0, 0, 0, 6, 1}, MTU: 1430,
+	})
 	s.Addrs = append(s.Addrs, plan.Addr{Link: device, Prefix: netip.MustParsePrefix("fc00:5::/128")})
 	s.FDB = append(s.FDB, plan.FDB{Link: device, MAC: hw, Dst: netip.MustParseAddr("fd00::2")})
 	s.Neighbours = append(s.Neighbours, plan.Neighbour{Link: device, IP: peer.Addr(), MAC: hw})
 	s.Routes = append(s.Routes, plan.Route{Dst: peer, Via: peer.Addr(), Link: device, Onlink: true})
-	s.Rules = append(s.Rules, plan.Rules{Network: network, Subnet: netip.MustParsePrefix("fc00:5::/64"),
-		Masquerade: true, Forward: true})
+	s.Rules = append(s.Rules, plan.Rules{
+		Network: network, Subnet: netip.MustParsePrefix("fc00:5::/64"),
+		Masquerade: true, Forward: true,
+	})
 	s.Sysctls = append(s.Sysctls, plan.Sysctl{Path: "net/ipv6/conf/all/forwarding", Value: "1"},
 		plan.Sysctl{Path: "net/ipv6/conf/" + device + "/accept_ra", Value: "0"})
 	return s

@@ -1,13 +1,13 @@
-// Package kernel makes a node's kernel hold what a plan says, and keeps it so. One reconciler compares the
-// two and repairs, on netlink events and on a timer behind them; starting, healing after tampering,
-// restarting without a gap and clearing what no lease explains are all that one comparison.
+// Package kernel makes a node's kernel hold what a plan says, and keeps it so. One reconciler compares
+// kernel and plan and repairs the differences, on netlink events and on a timer. The same comparison serves
+// the first start, repair after tampering, restart without a gap, and removal of entries that no lease
+// explains.
 //
-// What counts as the overlay's own, and so may be changed or removed: its VXLAN devices with all that is on
-// them (addresses inside the overlay's networks, permanent neighbours and forwarding entries, routes),
-// routes by a gateway on the uplink whose destination is inside a network of the overlay, and its own
-// nftables tables. Nothing else is touched.
+// It changes and removes only what is the overlay's own: its VXLAN devices and what is on them (addresses
+// inside the overlay's networks, permanent neighbours and forwarding entries, routes), routes through a
+// gateway on the uplink to destinations inside the overlay's networks, and its own nftables tables.
 //
-// It works in the network namespace of the calling process, with CAP_NET_ADMIN, and starts no other program.
+// It works in the network namespace of the calling process and needs CAP_NET_ADMIN.
 package kernel
 
 import (
@@ -51,8 +51,7 @@ type Change struct {
 // String returns the change as one line of a log.
 func (c Change) String() string { return c.Kind + ": " + c.What }
 
-// Reconciler holds the plan and the means to carry it out. Its methods may be called from several
-// goroutines.
+// Reconciler keeps the kernel as its plan says. Its methods may be called from several goroutines.
 type Reconciler struct {
 	opts     Options
 	wake     chan struct{}
@@ -88,7 +87,7 @@ func New(opts Options) (*Reconciler, error) {
 	return r, nil
 }
 
-// Set replaces the plan. Run carries it out; so does Apply.
+// Set replaces the plan. Run and Apply carry it out.
 func (r *Reconciler) Set(s plan.State) {
 	r.mu.Lock()
 	differ := allParts
@@ -113,8 +112,8 @@ func (r *Reconciler) poke() {
 	}
 }
 
-// heard takes note of what events concern. While something is not as planned, any event may be what it waits
-// for.
+// heard notes what events concern. While something is not as planned, every event leads to a comparison,
+// because it may have removed what was in the way.
 func (r *Reconciler) heard(c concern) {
 	if r.opts.Deaf {
 		return
@@ -130,7 +129,7 @@ func (r *Reconciler) heard(c concern) {
 	}
 }
 
-// take returns what is due, which is then acted on.
+// take returns what has to be compared, and forgets it.
 func (r *Reconciler) take() concern {
 	r.newsMu.Lock()
 	defer r.newsMu.Unlock()
@@ -150,8 +149,8 @@ func (r *Reconciler) Repairs() map[string]int {
 	return counts
 }
 
-// Run repairs until ctx ends: when the plan is replaced, when the kernel reports a change that concerns it,
-// and every Resync. The kernel is left as it is.
+// Run repairs until ctx ends: when the plan is replaced, when the kernel reports a change that concerns the
+// plan, and at each interval Resync. At the end it leaves the kernel as it is.
 func (r *Reconciler) Run(ctx context.Context) error {
 	if err := r.subscribe(ctx); err != nil {
 		return err
@@ -177,8 +176,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	}
 }
 
-// Settle carries out at once what Run would do next, and returns when the kernel holds the plan as far as it
-// could be carried out.
+// Settle does at once what Run would do next. It returns when the plan is carried out, as far as possible.
 func (r *Reconciler) Settle(ctx context.Context) {
 	r.mu.Lock()
 	due := r.take()
@@ -196,7 +194,7 @@ func (r *Reconciler) Settle(ctx context.Context) {
 	}
 }
 
-// report logs what a pass has repaired, and once what it could not.
+// report logs what a pass has repaired. It logs what could not be repaired once.
 func (r *Reconciler) report(changes []Change, err error) {
 	for _, c := range changes {
 		r.opts.Log.Info("repaired "+c.Kind, "what", c.What)
@@ -217,8 +215,8 @@ func (r *Reconciler) report(changes []Change, err error) {
 	}
 }
 
-// Apply compares everything once and repairs what differs. It goes on after an error, since half a data
-// plane carries more than none, and returns all errors joined.
+// Apply compares everything once and repairs the differences. It goes on after an error, because a part of
+// the data plane is better than nothing, and returns all errors.
 func (r *Reconciler) Apply(ctx context.Context) ([]Change, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -259,8 +257,8 @@ type pass struct {
 	errs    []error
 }
 
-// run repairs in the order in which no packet is lost: what leads to a peer before the route that uses it,
-// and the other way round when something goes.
+// run repairs in an order in which no packet is lost: entries that lead to a peer are added before the route
+// that uses them, and removed after it.
 func (p *pass) run(ctx context.Context, parts part, links map[string]netlink.Link) {
 	if parts&partSysctls != 0 {
 		p.sysctls()
@@ -305,14 +303,14 @@ func (p *pass) do(kind, what string, err error) {
 	p.changes = append(p.changes, Change{Kind: kind, What: what})
 }
 
-// patience is for how long a list that the kernel changes meanwhile is read again: dozens of times, and
-// yet a pass of many lists, for which the agent may have to wait, stays well below its time to end.
+// patience is how long to repeat a list that the kernel interrupts. It allows dozens of reads. A pass of
+// many lists, for which the agent may have to wait, still ends long before the agent's time to end.
 const patience = 100 * time.Millisecond
 
-// dump reads a list from the kernel, whole.
+// dump reads a complete list from the kernel.
 func dump[T any](read func() ([]T, error)) ([]T, error) { return netlinksafe.Complete(patience, read) }
 
-// diff tells what to set and what to remove so that have becomes want. Two values with the same key are the
+// diff returns what to set and what to remove, so that have becomes want. Values with the same key are the
 // same object in the kernel: setting one replaces the other.
 func diff[K, V comparable](want, have []V, key func(V) K) (set, remove []V) {
 	wanted := make(map[K]V, len(want))

@@ -249,12 +249,16 @@ func state(n int) plan.State {
 	s := plan.State{
 		Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")},
 		Uplink:   "eth0",
-		Devices: []plan.Device{{Name: "flannel.1", VNI: 1, Port: 8472, Parent: "eth0",
-			Local: netip.MustParseAddr("192.168.0.1"), MAC: lease.MAC{2, 0, 0, 0, 0, 1}, MTU: 1450}},
+		Devices: []plan.Device{{
+			Name: "flannel.1", VNI: 1, Port: 8472, Parent: "eth0",
+			Local: netip.MustParseAddr("192.168.0.1"), MAC: lease.MAC{2, 0, 0, 0, 0, 1}, MTU: 1450,
+		}},
 		Addrs: []plan.Addr{{Link: "flannel.1", Prefix: netip.MustParsePrefix("10.5.0.0/32")}},
 		Rules: []plan.Rules{
-			{Network: netip.MustParsePrefix("10.5.0.0/16"), Subnet: netip.MustParsePrefix("10.5.0.0/24"),
-				Masquerade: true, RandomFully: true, Forward: true},
+			{
+				Network: netip.MustParsePrefix("10.5.0.0/16"), Subnet: netip.MustParsePrefix("10.5.0.0/24"),
+				Masquerade: true, RandomFully: true, Forward: true,
+			},
 		},
 		Sysctls: []plan.Sysctl{{Path: "net/ipv4/ip_forward", Value: "1"}},
 	}
@@ -301,8 +305,10 @@ func TestTamperingIsRepairedByEvents(t *testing.T) {
 			return h.nl.RouteDel(&netlink.Route{Dst: toIPNet(s.Routes[index].Dst)})
 		},
 		"route elsewhere": func(h host, s plan.State) error {
-			return h.nl.RouteReplace(&netlink.Route{Dst: toIPNet(s.Routes[index].Dst), Gw: net.IP{192, 168, 0, 77},
-				LinkIndex: h.link("eth0").Attrs().Index})
+			return h.nl.RouteReplace(&netlink.Route{
+				Dst: toIPNet(s.Routes[index].Dst), Gw: net.IP{192, 168, 0, 77},
+				LinkIndex: h.link("eth0").Attrs().Index,
+			})
 		},
 		"neighbour deleted": func(h host, s plan.State) error {
 			return h.nl.NeighDel(neighbourEntry(h.link("flannel.1").Attrs().Index, s.Neighbours[index]))
@@ -396,8 +402,10 @@ func TestForeignThingsAreLeftAlone(t *testing.T) {
 	must(t, h.nl.AddrAdd(h.link("flannel.1"), &netlink.Addr{IPNet: cidr("169.254.7.7/32")}))
 	must(t, h.nl.AddrAdd(h.link("flannel.1"), &netlink.Addr{IPNet: cidr("10.5.77.0/32")}))
 	must(t, h.nl.RouteAdd(&netlink.Route{Dst: cidr("10.99.0.0/24"), Gw: net.IP{192, 168, 0, 9}}))
-	must(t, h.nl.NeighSet(&netlink.Neigh{LinkIndex: h.link("eth0").Attrs().Index, IP: net.IP{192, 168, 0, 9},
-		HardwareAddr: net.HardwareAddr{2, 7, 7, 7, 7, 7}, State: netlink.NUD_PERMANENT}))
+	must(t, h.nl.NeighSet(&netlink.Neigh{
+		LinkIndex: h.link("eth0").Attrs().Index, IP: net.IP{192, 168, 0, 9},
+		HardwareAddr: net.HardwareAddr{2, 7, 7, 7, 7, 7}, State: netlink.NUD_PERMANENT,
+	}))
 	conn := h.nftables()
 	conn.AddTable(&nftables.Table{Name: "theirs", Family: nftables.TableFamilyIPv4})
 	must(t, conn.Flush())
@@ -405,8 +413,10 @@ func TestForeignThingsAreLeftAlone(t *testing.T) {
 		return !strings.Contains(h.dump(), "10.5.77.0/32")
 	})
 	text := h.dump()
-	for _, foreign := range []string{"addr 169.254.7.7/32 on flannel.1", "route 10.99.0.0/24 via 192.168.0.9",
-		"neigh 192.168.0.9", "table theirs"} {
+	for _, foreign := range []string{
+		"addr 169.254.7.7/32 on flannel.1", "route 10.99.0.0/24 via 192.168.0.9",
+		"neigh 192.168.0.9", "table theirs",
+	} {
 		if !strings.Contains(text, foreign) {
 			t.Errorf("%s is gone:\n%s", foreign, text)
 		}
@@ -420,8 +430,10 @@ func TestCompatibleDeviceIsAdopted(t *testing.T) {
 	attrs.Name, attrs.MTU, attrs.HardwareAddr = "flannel.1", 1300, s.Devices[0].MAC[:]
 	must(
 		t,
-		h.nl.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs, VxlanId: 1, VtepDevIndex: h.link("eth0").Attrs().Index,
-			SrcAddr: net.IP{192, 168, 0, 1}, Port: 8472}),
+		h.nl.LinkAdd(&netlink.Vxlan{
+			LinkAttrs: attrs, VxlanId: 1, VtepDevIndex: h.link("eth0").Attrs().Index,
+			SrcAddr: net.IP{192, 168, 0, 1}, Port: 8472,
+		}),
 	)
 	before := h.link("flannel.1").Attrs().Index
 	h.apply(s)

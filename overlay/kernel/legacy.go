@@ -14,9 +14,9 @@ import (
 	"github.com/nemesh/nemesh/overlay/plan"
 )
 
-// Rules of the older iptables (iptables-legacy, ip_tables in the kernel) are not in nftables and cannot be
-// written by netlink, and the kernel reports no change of them. Only where such a filter table exists is its
-// program run, once per resync, to let the network's packets through a FORWARD chain that would drop them.
+// Rules of the older iptables (iptables-legacy, ip_tables in the kernel) are not in nftables. They cannot be
+// written by netlink, and the kernel reports no changes. Where such a filter table exists, the program
+// iptables-legacy is run at each resync, to make a FORWARD chain that drops pass the network's packets.
 
 // legacyComment marks the overlay's own rules there.
 const legacyComment = "overlay forward"

@@ -38,13 +38,17 @@ func TestLegacyRepair(t *testing.T) {
 		"open":                {"-P FORWARD ACCEPT\n-A FORWARD -i eth9 -j DROP\n", nil, ""},
 		"policy":              {"-P FORWARD DROP\n", insert, "policy drop"},
 		"policy, let through": {"-P FORWARD DROP\n" + from + to + "-A FORWARD -j DOCKER\n", nil, ""},
-		"catch-all reject": {"-P FORWARD ACCEPT\n-A FORWARD -j REJECT --reject-with icmp-port-unreachable\n",
-			insert, "the rule -j REJECT --reject-with icmp-port-unreachable"},
+		"catch-all reject": {
+			"-P FORWARD ACCEPT\n-A FORWARD -j REJECT --reject-with icmp-port-unreachable\n",
+			insert, "the rule -j REJECT --reject-with icmp-port-unreachable",
+		},
 		"catch-all drop": {"-P FORWARD ACCEPT\n-A FORWARD -j DROP\n", insert, "the rule -j DROP"},
-		"another's put in front": {"-P FORWARD DROP\n-A FORWARD -j DROP\n" + from,
+		"another's put in front": {
+			"-P FORWARD DROP\n-A FORWARD -j DROP\n" + from,
 			append([][]string{
 				split("-D FORWARD -s 10.5.0.0/16 -m comment --comment overlay_forward -j ACCEPT"),
-			}, insert...), "policy drop"},
+			}, insert...), "policy drop",
+		},
 	} {
 		got, blocks := legacyRepair(c.listing, network)
 		if !reflect.DeepEqual(got, c.want) || blocks != c.blocks {

@@ -15,9 +15,8 @@ import (
 	"github.com/nemesh/nemesh/overlay/plan"
 )
 
-// AnswerMisses answers, until ctx ends, the kernel's questions for the MAC behind an address on the
-// overlay's devices (RTM_GETNEIGH, sent where the sysctl app_solicit allows it) from the plan, with entries
-// that age.
+// AnswerMisses answers the kernel's requests for neighbours on the overlay's devices until ctx ends
+// (RTM_GETNEIGH, which the sysctl app_solicit switches on). The answers come from the plan; the entries age.
 func AnswerMisses(ctx context.Context, log *slog.Logger, full func() plan.State) {
 	socket, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_NEIGH)
 	if err != nil {

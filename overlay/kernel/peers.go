@@ -15,7 +15,7 @@ import (
 	"github.com/nemesh/nemesh/overlay/plan"
 )
 
-// neighbours sets the forwarding entries and neighbours that are missing or wrong and returns a function
+// neighbours sets the forwarding entries and neighbours that are missing or wrong. It returns a function
 // that removes the others, to be called when no route uses them any more.
 func (p *pass) neighbours(links map[string]netlink.Link) (drop func()) {
 	var drops []func()
@@ -68,8 +68,8 @@ func on[T any](all []T, device string, of func(T) string) []T {
 	return some
 }
 
-// haveNeighbours lists the permanent neighbours of a device. Others are the kernel's own; it forgets them.
-// One that stands where a permanent one belongs is replaced, since it is missing from this list.
+// haveNeighbours lists the permanent neighbours of a device. Others are the kernel's own and age. One that
+// is in the place of a permanent one is replaced, because this list does not have it.
 func (p *pass) haveNeighbours(device string, index int) ([]plan.Neighbour, error) {
 	list, err := dump(func() ([]netlink.Neigh, error) { return p.nl.NeighList(index, netlink.FAMILY_ALL) })
 	if err != nil {
@@ -86,8 +86,8 @@ func (p *pass) haveNeighbours(device string, index int) ([]plan.Neighbour, error
 	return have, nil
 }
 
-// haveFDB lists the permanent forwarding entries of a device. What the device has learned is its own, and so
-// is what a bridge notes of it as a port.
+// haveFDB lists the permanent forwarding entries of a device. Learned entries, and those of the bridge that
+// the device may be a port of, are not listed.
 func (p *pass) haveFDB(device string, index int) ([]plan.FDB, error) {
 	list, err := dump(func() ([][]byte, error) {
 		request := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, unix.NLM_F_DUMP)
@@ -111,8 +111,8 @@ func (p *pass) haveFDB(device string, index int) ([]plan.FDB, error) {
 	return have, nil
 }
 
-// vtepOf returns where a forwarding entry leads; nowhere that is planned, if it names another port, VNI or
-// link than the device has.
+// vtepOf returns the VTEP of a forwarding entry. An entry with another port, VNI or link than the device's
+// gives an address that is in no plan.
 func vtepOf(n *netlink.Neigh, raw []byte) netip.Addr {
 	attrs, err := nl.ParseRouteAttrAsMap(raw[unix.SizeofNdMsg:])
 	if err != nil {
@@ -145,7 +145,7 @@ func fdbEntry(index int, f plan.FDB) *netlink.Neigh {
 	}
 }
 
-// gone takes "it was not there" for success: something else removed it first.
+// gone turns "does not exist" into success: something else removed the object first.
 func gone(err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
 		return nil
@@ -163,7 +163,8 @@ type ownRoute struct {
 	changed bool
 }
 
-// routes makes the overlay's routes right. Setting replaces in one step; what is left over goes afterwards.
+// routes sets the overlay's routes. Setting a route replaces one in one step. Surplus routes are removed
+// after.
 func (p *pass) routes(links map[string]netlink.Link) {
 	have, err := p.haveRoutes(links)
 	if err != nil {
@@ -245,7 +246,7 @@ func (p *pass) ownRoute(raw netlink.Route, names map[int]string) (ownRoute, bool
 	}, true
 }
 
-// changedRoute reports whether a route has what the overlay's routes have not.
+// changedRoute reports whether a route has attributes that the overlay's routes do not have.
 func changedRoute(r netlink.Route) bool {
 	return r.MTU != 0 || r.AdvMSS != 0 || r.Window != 0 || r.Hoplimit != 0 || r.Src != nil || r.Encap != nil ||
 		len(r.MultiPath) > 0 || r.Type != unix.RTN_UNICAST

@@ -18,7 +18,7 @@ import (
 // tableName is the overlay's own nftables table, one per family.
 const tableName = "nemesh-overlay"
 
-// masqueradeMark exempts packets from masquerading, as flannel's rules do; kube-proxy sets it on packets
+// masqueradeMark exempts packets from masquerading, as in flannel's rules. kube-proxy sets it on packets
 // that it masquerades itself.
 const masqueradeMark = 0x4000
 
@@ -29,8 +29,8 @@ type rule struct {
 	exprs []expr.Any
 }
 
-// rules makes the overlay's tables right. Each is replaced in one transaction, so it is never absent; a
-// table that is as it should be is not written.
+// rules sets the overlay's tables. Each is replaced in one transaction, so it is never absent. A table that
+// is as planned is not written.
 func (p *pass) rules() {
 	conn, err := nftables.New()
 	if err != nil {
@@ -111,10 +111,14 @@ const (
 
 func chains(table *nftables.Table) []*nftables.Chain {
 	return []*nftables.Chain{
-		{Name: postrouting, Table: table, Type: nftables.ChainTypeNAT,
-			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource},
-		{Name: forward, Table: table, Type: nftables.ChainTypeFilter,
-			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter},
+		{
+			Name: postrouting, Table: table, Type: nftables.ChainTypeNAT,
+			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
+		},
+		{
+			Name: forward, Table: table, Type: nftables.ChainTypeFilter,
+			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
+		},
 	}
 }
 
@@ -141,8 +145,8 @@ func current(conn *nftables.Conn, family nftables.TableFamily, rules []rule) (bo
 	return next == len(rules), nil
 }
 
-// replaceTable writes a table in one transaction. Adding it first makes deleting it right whether or not it
-// was there.
+// replaceTable writes a table in one transaction. It adds the table before it deletes it, so that deleting
+// works whether or not the table existed.
 func replaceTable(conn *nftables.Conn, family nftables.TableFamily, rules []rule) error {
 	table := &nftables.Table{Name: tableName, Family: family}
 	conn.AddTable(table)
@@ -184,8 +188,10 @@ func match(p netip.Prefix, in bool, offset4, offset6 uint32) []expr.Any {
 	}
 	return []expr.Any{
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: uint32(size)},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: uint32(size), Mask: toIPNet(p).Mask,
-			Xor: make([]byte, size)},
+		&expr.Bitwise{
+			SourceRegister: 1, DestRegister: 1, Len: uint32(size), Mask: toIPNet(p).Mask,
+			Xor: make([]byte, size),
+		},
 		&expr.Cmp{Op: op, Register: 1, Data: p.Masked().Addr().AsSlice()},
 	}
 }

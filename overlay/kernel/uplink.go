@@ -23,8 +23,8 @@ type Selectors struct {
 	CanReach        string
 }
 
-// FindUplink finds the uplink and its addresses in the calling process's network namespace. The error says
-// what was looked for; the link may still appear.
+// FindUplink finds the uplink and its addresses in the network namespace of the calling process. The error
+// says what was not found. The link may appear later.
 func FindUplink(s Selectors) (plan.Uplink, error) {
 	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -165,7 +165,8 @@ func byIndex(links []netlink.Link, index int) (netlink.Link, error) {
 	return nil, fmt.Errorf("link %d is gone", index)
 }
 
-// DeviceMAC returns the MAC of a device that is there already, so that it can be kept.
+// DeviceMAC returns the MAC of a device that exists already, so that it can be kept. It reports false if
+// there is none.
 func DeviceMAC(name string) (lease.MAC, bool) {
 	link, err := netlink.LinkByName(name)
 	if err != nil || len(link.Attrs().HardwareAddr) != len(lease.MAC{}) {
@@ -174,7 +175,7 @@ func DeviceMAC(name string) (lease.MAC, bool) {
 	return toMAC(link.Attrs().HardwareAddr), true
 }
 
-// OnLink tells whether an address is reached without a gateway.
+// OnLink reports whether an address is reached without a gateway.
 func OnLink(a netip.Addr) bool {
 	routes, err := netlink.RouteGet(a.AsSlice())
 	return err == nil && len(routes) == 1 && routes[0].Gw == nil

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 )
 
-// Attrs is the value of a lease's key: what a node tells its peers. The JSON is flannel's
+// Attrs is the value of a lease's key: what a node publishes for its peers. The JSON is flannel's
 // (pkg/lease/lease.go).
 type Attrs struct {
 	PublicIP      netip.Addr
@@ -18,7 +18,7 @@ type Attrs struct {
 	BackendV6Data *VXLAN
 }
 
-// VXLAN is what a node of the vxlan backend tells its peers about its VTEP.
+// VXLAN is what a node of the vxlan backend publishes about its VTEP.
 type VXLAN struct {
 	VNI     uint32
 	VtepMAC MAC
@@ -132,8 +132,8 @@ func unmarshalData(raw json.RawMessage) (*VXLAN, error) {
 	return &d, nil
 }
 
-// Node returns the public address by which a node is told from others: the IPv4 one, or the IPv6 one of a
-// node that has no other; invalid if it has none.
+// Node returns the public address that identifies a node: the IPv4 address, or the IPv6 address of a node
+// without IPv4. It is invalid if the node has none.
 func (a Attrs) Node() netip.Addr {
 	if a.PublicIP.IsValid() {
 		return a.PublicIP
@@ -141,7 +141,7 @@ func (a Attrs) Node() netip.Addr {
 	return a.PublicIPv6
 }
 
-// Same reports whether two nodes would be told the same.
+// Same reports whether both publish the same.
 func (a Attrs) Same(b Attrs) bool {
 	return a.PublicIP == b.PublicIP && a.PublicIPv6 == b.PublicIPv6 && a.BackendType == b.BackendType &&
 		sameData(a.BackendData, b.BackendData) && sameData(a.BackendV6Data, b.BackendV6Data)

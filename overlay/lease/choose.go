@@ -11,7 +11,7 @@ import (
 	"github.com/nemesh/nemesh/overlay/netconf"
 )
 
-// Request is what a node brings when it asks for a subnet.
+// Request is what a node says of itself when it asks for a subnet.
 type Request struct {
 	Config netconf.Config
 	// IP and IP6 are the node's public addresses; the zero address for a family it has not.
@@ -36,7 +36,7 @@ type Request struct {
 	Pick func(n int) int
 }
 
-// Choice is the subnet a node should ask for.
+// Choice is the subnet that a node should take.
 type Choice struct {
 	Subnet Subnet
 	// Existing is the lease that the node holds already and should take over or go on with.
@@ -73,8 +73,8 @@ func (e *TakenError) Error() string {
 // candidates bounds how many free subnets are looked at before one is picked, as flannel does.
 const candidates = 100
 
-// Choose decides which subnet a node should have: the one it holds, else the one it had, else one that
-// nobody has owned, else the one whose owner has been silent longest.
+// Choose decides which subnet a node should have. In this order: the one that it holds, the one that it had,
+// one that nobody has owned, the one whose owner has been silent longest.
 func Choose(v View, r Request) (Choice, error) {
 	c := Choice{}
 	if r.Mixed {
@@ -137,8 +137,8 @@ func Choose(v View, r Request) (Choice, error) {
 	return c, nil
 }
 
-// inTheWay lists what keeps subnets from being handed out: the leases of others, and junk, except over the
-// subnet that the records say is this node's own. A key that covers the whole network is nobody's subnet.
+// inTheWay lists the leases that keep subnets from being handed out: those of other nodes, and junk unless
+// it is over this node's own subnet by the records. A key that covers the whole network is not counted.
 func inTheWay(v View, r Request, unfit *Lease) []Lease {
 	covers := func(p, network netip.Prefix) bool { return p.IsValid() && p.Bits() <= network.Bits() }
 	var others []Lease
@@ -231,13 +231,14 @@ func taken(of func(Subnet) netip.Prefix, others []Lease, p netip.Prefix) bool {
 	return false
 }
 
-// Peers returns what explains kernel entries of other nodes: their leases, and the records of owners whose
-// lease is gone, as long as the hold lasts and nobody else has the subnet. A record of a node that has moved
-// explains nothing, and of two leases with one public address the one that has a record counts; those that
-// do not count are in doubt. Only a lease that takes, which a caller may decide, ends a record. First come
-// the leases that have a record, then the records, then the other leases: so much speaks for each. A lease
-// whose key was overwritten with what is none goes on as it was, and comes last. next is the moment at which
-// the earliest record in the answer ends; zero if none does.
+// Peers returns what explains the kernel entries of other nodes: their leases, and the records of owners
+// without a lease, while the hold lasts and nobody else has the subnet. The order is that of trust: leases
+// with a record, records, other leases, and last the leases whose key was overwritten with nonsense, which
+// stay as they were.
+//
+// A record of a node that has moved explains nothing. Of two leases with one public address the one with a
+// record counts; the other is in doubt. A record ends when a lease takes its subnet; the caller decides
+// which leases take. next is when the first of the returned records ends; it is zero if none does.
 func Peers(
 	v View, own Subnet, ip, ip6 netip.Addr, hold time.Duration, now time.Time, takes func(Lease) bool,
 ) (peers []Lease, doubt []Ignored, next time.Time) {
@@ -296,8 +297,8 @@ func Peers(
 	return peers, doubt, next
 }
 
-// Missing returns, as records that begin now, the peers of a view that are in a later one neither by subnet
-// nor by address: those that a rewound etcd has forgotten.
+// Missing returns the peers of a view that a later view has neither by subnet nor by address, as records
+// that begin now. They are those that etcd forgot when its history went back.
 func Missing(before, after View, now time.Time) []Owner {
 	known := func(s Subnet, a Attrs) bool {
 		_, byAddress := after.Of(a.PublicIP, a.PublicIPv6)

@@ -1,4 +1,4 @@
-// Package lease keeps subnet leases in etcd: who has which subnet, acquired, renewed, reclaimed and watched.
+// Package lease acquires, renews, reclaims and watches subnet leases in etcd.
 //
 // Keys, under the prefix that flannel uses too (flannel's pkg/subnet/etcd/registry.go):
 //
@@ -6,8 +6,8 @@
 //	<prefix>/subnets/<subnet>  one per node, attached to an etcd lease; without one it is a reservation
 //	<prefix>/owners/<subnet>   who had the subnet last; ours only, without TTL, ignored by flannel
 //
-// What is decided (which subnet to take, whose word counts) is pure and stands apart from what is done in
-// etcd.
+// Decisions, such as which subnet to take and which record counts, are pure functions. They are apart from
+// the requests to etcd.
 package lease
 
 import (
@@ -32,8 +32,8 @@ type Lease struct {
 // Reservation reports whether an operator has reserved the subnet: the key has no TTL.
 func (l Lease) Reservation() bool { return l.ID == 0 }
 
-// Owner is one key under owners/: the node that last held a subnet. It explains a peer's entries in the
-// kernel while its lease is gone, and keeps the subnet from being given away before others.
+// Owner is one key under owners/: the node that last held a subnet. While the node's lease is gone, the
+// record keeps its peers' kernel entries and has other subnets given away first.
 type Owner struct {
 	Subnet Subnet `json:"-"`
 	Attrs  Attrs
@@ -47,8 +47,8 @@ type Owner struct {
 	ModRevision int64 `json:"-"`
 }
 
-// Until returns the moment from which on the record explains nothing any more: hold after the lease of its
-// last renewal ended.
+// Until returns when the record stops to explain entries: the time hold after the lease of its last renewal
+// ends.
 func (o Owner) Until(hold time.Duration) time.Time {
 	return o.Seen.Add(time.Duration(o.TTL)*time.Second + hold)
 }
@@ -79,8 +79,8 @@ type Ignored struct {
 	Reason string
 }
 
-// Of returns the lease with the given public addresses, if there is one; the family that is not asked for is
-// the zero address.
+// Of returns the lease with the given public addresses, if there is one. A zero address stands for a family
+// that is not asked for.
 func (v View) Of(ip, ip6 netip.Addr) (Lease, bool) {
 	for _, l := range v.Leases {
 		if sameNode(l.Attrs, ip, ip6) {
@@ -160,13 +160,13 @@ func parseOwner(key string, value []byte, rev int64) (Owner, error) {
 	return o, nil
 }
 
-// Sort puts a view that was put together by hand into the order of its keys.
+// Sort puts a view into the order of its keys. A view of etcd has that order already.
 func (v *View) Sort() {
 	slices.SortFunc(v.Leases, func(a, b Lease) int { return strings.Compare(a.Subnet.Key(), b.Subnet.Key()) })
 	slices.SortFunc(v.Owners, func(a, b Owner) int { return strings.Compare(a.Subnet.Key(), b.Subnet.Key()) })
 }
 
-// Put takes over a lease that was just written.
+// Put adds a lease that was just written to the view, or replaces it there.
 func (v *View) Put(l Lease) {
 	v.Leases = slices.DeleteFunc(v.Leases, func(o Lease) bool { return o.Subnet == l.Subnet })
 	v.Leases = append(v.Leases, l)

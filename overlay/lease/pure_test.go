@@ -115,8 +115,10 @@ func sub(text string) Subnet { return Subnet{V4: netip.MustParsePrefix(text)} }
 func of(ip string) Attrs { return Attrs{PublicIP: netip.MustParseAddr(ip), BackendType: "vxlan"} }
 
 func request() Request {
-	return Request{Config: small, IP: netip.MustParseAddr("1.1.1.1"), Node: "a", Instance: "A", Hold: time.Hour,
-		Now: now, Pick: func(int) int { return 0 }}
+	return Request{
+		Config: small, IP: netip.MustParseAddr("1.1.1.1"), Node: "a", Instance: "A", Hold: time.Hour,
+		Now: now, Pick: func(int) int { return 0 },
+	}
 }
 
 func owner(subnet, ip string, seen time.Time) Owner {
@@ -133,11 +135,15 @@ func TestChoose(t *testing.T) {
 		check  func(Choice) bool
 	}{
 		"first free": {want: "10.0.0.64-26"},
-		"held already": {view: View{Leases: []Lease{mine}}, want: "10.0.0.128-26",
-			check: func(c Choice) bool { return c.Existing != nil }},
+		"held already": {
+			view: View{Leases: []Lease{mine}}, want: "10.0.0.128-26",
+			check: func(c Choice) bool { return c.Existing != nil },
+		},
 		"had, free": {change: func(r *Request) { r.Previous = sub("10.0.0.192/26") }, want: "10.0.0.192-26"},
-		"had, taken": {view: View{Leases: []Lease{other}},
-			change: func(r *Request) { r.Previous = sub("10.0.0.64/26") }, want: "10.0.0.128-26"},
+		"had, taken": {
+			view:   View{Leases: []Lease{other}},
+			change: func(r *Request) { r.Previous = sub("10.0.0.64/26") }, want: "10.0.0.128-26",
+		},
 		"had, unfit":  {change: func(r *Request) { r.Previous = sub("10.9.0.0/26") }, want: "10.0.0.64-26"},
 		"never owned": {view: View{Owners: []Owner{owner("10.0.0.64/26", "3.3.3.3", now)}}, want: "10.0.0.128-26"},
 		"then the silent longest": {view: View{Owners: []Owner{

@@ -62,8 +62,8 @@ func (s *Store) read(ctx context.Context) (map[string]*mvccpb.KeyValue, int64, e
 	return keys, resp.Header.Revision, nil
 }
 
-// Acquire takes the chosen subnet. With the node's own lease of before, id, it goes on with that; else a new
-// one of the given TTL is granted, and revoked again when the race for the subnet is lost (ErrRace). A
+// Acquire takes the chosen subnet. It goes on with the node's former etcd lease, id, if that is still alive.
+// Else it grants one with the given TTL, and revokes it when another node took the subnet first (ErrRace). A
 // reservation stays without TTL.
 func (s *Store) Acquire(ctx context.Context, c Choice, o Owner, ttl time.Duration, id int64) (Lease, error) {
 	value, err := json.Marshal(o.Attrs)
@@ -193,8 +193,8 @@ func (s *Store) revoke(ctx context.Context, id int64) {
 	}
 }
 
-// Renew keeps the lease alive and refreshes the owner's record, unless the key is not the one that was
-// acquired: then nothing is written and the error is ErrLost.
+// Renew keeps the lease alive and refreshes the owner's record. If the key is not the one that was acquired,
+// it writes nothing and returns ErrLost.
 func (s *Store) Renew(ctx context.Context, l Lease, o Owner, ttl time.Duration) error {
 	if !l.Reservation() {
 		_, err := s.client.KeepAliveOnce(ctx, clientv3.LeaseID(l.ID))
@@ -221,7 +221,8 @@ func (s *Store) Renew(ctx context.Context, l Lease, o Owner, ttl time.Duration) 
 	return nil
 }
 
-// Release gives up a subnet: the key and the record go if they are still this node's, the etcd lease too.
+// Release gives up a subnet. It deletes the key and the record if they are still this node's, and revokes
+// the etcd lease.
 func (s *Store) Release(ctx context.Context, l Lease) error {
 	resp, err := s.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(s.leaseKey(l.Subnet)), "=", l.ModRevision)).

@@ -83,8 +83,10 @@ type node struct {
 }
 
 func (n node) owner() lease.Owner {
-	return lease.Owner{Attrs: lease.Attrs{PublicIP: n.ip, BackendType: "host-gw"}, Node: n.ip.String(),
-		Instance: n.ip.String()}
+	return lease.Owner{
+		Attrs: lease.Attrs{PublicIP: n.ip, BackendType: "host-gw"}, Node: n.ip.String(),
+		Instance: n.ip.String(),
+	}
 }
 
 func (n node) acquire(ctx context.Context, s *lease.Store, ttl time.Duration) (lease.Lease, error) {
@@ -93,8 +95,10 @@ func (n node) acquire(ctx context.Context, s *lease.Store, ttl time.Duration) (l
 		if err != nil {
 			return lease.Lease{}, err
 		}
-		c, err := lease.Choose(v, lease.Request{Config: n.config, IP: n.ip, Node: n.ip.String(),
-			Instance: n.ip.String(), Hold: time.Hour, Now: time.Now(), Pick: rand.IntN})
+		c, err := lease.Choose(v, lease.Request{
+			Config: n.config, IP: n.ip, Node: n.ip.String(),
+			Instance: n.ip.String(), Hold: time.Hour, Now: time.Now(), Pick: rand.IntN,
+		})
 		if err != nil {
 			return lease.Lease{}, err
 		}

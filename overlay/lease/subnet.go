@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Subnet is what one node is leased: an IPv4 prefix, an IPv6 prefix, or one of each. A family that it has
-// not is the zero prefix.
+// Subnet is what one node is leased: an IPv4 prefix, an IPv6 prefix, or one of each. A missing family is the
+// zero prefix.
 type Subnet struct {
 	V4, V6 netip.Prefix
 }
@@ -47,8 +47,8 @@ func (s Subnet) Overlaps(o Subnet) bool {
 
 func overlap(a, b netip.Prefix) bool { return a.IsValid() && b.IsValid() && a.Overlaps(b) }
 
-// ParseKey reads what Key writes. Anything else, host bits and other spellings included, is an error: a key
-// that is not exactly a subnet's is nobody's lease.
+// ParseKey reads what Key writes. Everything else is an error, also host bits and other spellings: only a
+// key of the exact form is a lease.
 func ParseKey(key string) (Subnet, error) {
 	var s Subnet
 	v4, v6, dual := strings.Cut(key, "&")

@@ -18,10 +18,10 @@ import (
 // firstPause is the time after the first failed attempt to list and watch; it doubles up to the time-out.
 const firstPause = 50 * time.Millisecond
 
-// Watcher follows the keys of a network: it lists them, watches for changes, and lists again whenever the
-// watch may have missed something: after an error or a compaction, after the connection was lost, and when
-// etcd turns out to be at an older revision than before (restored from a snapshot, where a watch that waits
-// for a future revision would stay silent for ever).
+// Watcher follows the keys of a network. It lists them and watches for changes. It lists again whenever the
+// watch may have missed something: after an error, a compaction or a lost connection, and when etcd's
+// revision has gone back. That is so after a restore from a snapshot, where a watch for a future revision
+// would stay silent.
 type Watcher struct {
 	store          *Store
 	check, timeout time.Duration
@@ -37,8 +37,8 @@ type Watcher struct {
 	err  error
 }
 
-// NewWatcher makes a watcher that asks etcd for its revision every check and takes an answer that is later
-// than timeout for none.
+// NewWatcher makes a watcher. It asks etcd for its revision at the interval check. An answer later than
+// timeout counts as none.
 func NewWatcher(store *Store, check, timeout time.Duration) *Watcher {
 	return &Watcher{store: store, check: check, timeout: timeout}
 }
@@ -174,7 +174,7 @@ func (w *Watcher) recall(v View) {
 	w.said = said
 }
 
-// rewound reports whether a list does not continue the history that was followed before.
+// rewound reports whether a list is from another history of etcd than the one followed before.
 func (w *Watcher) rewound(keys map[string]*mvccpb.KeyValue, revision int64) bool {
 	var config int64
 	if kv, ok := keys[w.store.configKey()]; ok {

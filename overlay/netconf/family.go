@@ -19,8 +19,8 @@ var (
 	ipv6 = family{"IPv6Network", "IPv6SubnetMin", "IPv6SubnetMax", "IPv6SubnetLen", false, 64, 124, 126}
 )
 
-// reserved are addresses that no host has for itself alone (RFC 6890). A network that holds them is a slip,
-// as 0.0.0.0/0 is, in which every route of a node would count as the overlay's.
+// reserved are addresses that no single host can have (RFC 6890). A network that contains them, such as
+// 0.0.0.0/0, is a mistake: every route of a node would count as the overlay's.
 var reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"),
 	netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("224.0.0.0/4"),

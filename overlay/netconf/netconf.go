@@ -1,5 +1,5 @@
-// Package netconf reads the network configuration that flannel and this overlay share: one JSON document in
-// etcd at <prefix>/config. Parse fills in the defaults and refuses what cannot work, naming field and value.
+// Package netconf reads the network configuration: one JSON document in etcd at <prefix>/config, the same as
+// flannel's. Parse fills in the defaults. Its errors name each field that cannot work, and the value.
 //
 // The format and its rules are those of flannel's Documentation/configuration.md (v0.28), with one
 // difference: a configuration without a Backend means vxlan, as flannel's documentation says, and not udp,
@@ -34,8 +34,7 @@ type Range struct {
 	Min, Max netip.Prefix
 }
 
-// Contains reports whether subnet is one that may be handed out: of the right length and between Min and
-// Max.
+// Contains reports whether a subnet may be handed out: it has the right length and is between Min and Max.
 func (r Range) Contains(subnet netip.Prefix) bool {
 	return subnet.IsValid() && subnet == subnet.Masked() && subnet.Bits() == r.SubnetLen &&
 		subnet.Addr().Is4() == r.Network.Addr().Is4() &&
@@ -107,7 +106,7 @@ func Parse(raw []byte) (Config, error) {
 	return c, nil
 }
 
-// fits refuses a VNI that makes no name for a device: one has 15 bytes at most (IFNAMSIZ of linux/if.h).
+// fits returns an error if the VNI makes a device name of more than 15 bytes (IFNAMSIZ of linux/if.h).
 func (c Config) fits() error {
 	most, name := uint32(9_999_999), "flannel."
 	if c.EnableIPv6 {

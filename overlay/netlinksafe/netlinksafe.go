@@ -1,4 +1,4 @@
-// Package netlinksafe reads lists of the kernel whole.
+// Package netlinksafe reads complete lists from the kernel.
 package netlinksafe
 
 import (
@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Complete reads a list, again for as long as patience when a change in between has interrupted it
-// (NLM_F_DUMP_INTR, linux/netlink.h): where another program changes addresses or routes all the time, most
-// lists of many are of no use, one after the other. Without patience it reads once. The error is that of the
-// last try.
+// Complete reads a list. It reads again, for the time patience at most, when a change has interrupted the
+// read (NLM_F_DUMP_INTR, linux/netlink.h). Where another program changes addresses or routes all the time,
+// that can happen many times in a row. With a patience of 0 it reads once. The error is that of the last
+// read.
 func Complete[T any](patience time.Duration, read func() ([]T, error)) ([]T, error) {
 	for begun := time.Now(); ; {
 		list, err := read()

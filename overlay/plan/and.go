@@ -4,8 +4,8 @@ package plan
 
 import "slices"
 
-// And returns the state with another's routes, neighbours and forwarding entries besides, where it has none
-// for the same destination.
+// And returns the state plus another's routes, neighbours and forwarding entries for destinations that it
+// does not have itself.
 func (s State) And(o State) State {
 	for _, r := range o.Routes {
 		if !slices.ContainsFunc(s.Routes, func(have Route) bool { return have.Dst == r.Dst }) {

@@ -12,7 +12,7 @@ import (
 	"github.com/nemesh/nemesh/overlay/netconf"
 )
 
-// Input is all that a plan depends on.
+// Input is everything that a plan depends on.
 type Input struct {
 	Config netconf.Config
 	Own    lease.Lease
@@ -86,15 +86,19 @@ func overheadOf(v6 bool) int {
 	return overhead
 }
 
-// common is what every backend wants: forwarding, and the rules.
+// common is the part of the plan that all backends share: forwarding, and the rules.
 func common(in Input) State {
-	s := State{Uplink: in.Uplink.Name, Former: in.Former,
-		FormerRoutes: in.FormerRoutes, FormerDevices: in.FormerDevices}
+	s := State{
+		Uplink: in.Uplink.Name, Former: in.Former,
+		FormerRoutes: in.FormerRoutes, FormerDevices: in.FormerDevices,
+	}
 	add := func(rng netconf.Range, own netip.Prefix, sysctl string) {
 		s.Networks = append(s.Networks, rng.Network)
 		s.Sysctls = append(s.Sysctls, Sysctl{Path: sysctl, Value: "1"})
-		s.Rules = append(s.Rules, Rules{Network: rng.Network, Subnet: own,
-			Masquerade: in.Masquerade, RandomFully: in.RandomFully, Forward: in.Forward})
+		s.Rules = append(s.Rules, Rules{
+			Network: rng.Network, Subnet: own,
+			Masquerade: in.Masquerade, RandomFully: in.RandomFully, Forward: in.Forward,
+		})
 		if in.Blackhole {
 			s.Blackholes = append(s.Blackholes, own)
 		}
@@ -108,9 +112,9 @@ func common(in Input) State {
 	return s
 }
 
-// trusted sorts out the peers whose leases may have a place in the kernel. Where two exclude each other, one
-// of a subnet that this network hands out comes before one of another length: a key that was put there by
-// hand must not tear down nodes that work.
+// trusted returns the peers whose leases may reach the kernel. Where two exclude each other, one with a
+// subnet that this network hands out comes before one of another length: a key that was written by hand must
+// not remove nodes that work.
 func trusted(in Input) (peers []lease.Lease, rejected []Rejected) {
 	ordered := slices.Clone(in.Peers)
 	slices.SortStableFunc(ordered, func(a, b lease.Lease) int {
@@ -135,8 +139,8 @@ func odd(c netconf.Config, s lease.Subnet) int {
 	return 0
 }
 
-// Takes reports whether a lease takes its subnet from whoever had it before: it is one that this network
-// hands out, and could have a place in the kernel.
+// Takes reports whether a lease takes its subnet from the former owner: this network hands out such subnets,
+// and the lease may reach the kernel.
 func Takes(in Input, l lease.Lease) bool {
 	if odd(in.Config, l.Subnet) != 0 || distrust(in, l, nil) != "" {
 		return false
@@ -152,8 +156,8 @@ func Takes(in Input, l lease.Lease) bool {
 	return true
 }
 
-// distrust says why a lease must not reach the kernel; "" if it may. before are the peers accepted so far:
-// of two that overlap the first stays.
+// distrust returns why a lease must not reach the kernel; "" if it may. before are the peers accepted so
+// far: of two that overlap the first stays.
 func distrust(in Input, p lease.Lease, before []lease.Lease) string {
 	own := in.Own
 	switch {

@@ -19,8 +19,8 @@ func (g Gateway) Compare(o Gateway) int {
 	return cmp.Or(g.Dst.Compare(o.Dst), g.Via.Compare(o.Via))
 }
 
-// FormerDevice is a VXLAN device that the node has made under another configuration. One that differs in
-// name, VNI or MAC is somebody else's.
+// FormerDevice is a VXLAN device that the node made with another configuration. A device with another name,
+// VNI or MAC is not the overlay's.
 type FormerDevice struct {
 	Name string
 	VNI  uint32

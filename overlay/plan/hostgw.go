@@ -2,16 +2,18 @@ package plan
 
 import "github.com/nemesh/nemesh/overlay/lease"
 
-// hostGW plans plain routes: each peer's subnet by way of the peer's own address on the shared link. Nodes
-// must be on one link; a peer that is not gets no route of that family, and is named.
+// hostGW plans plain routes: to each peer's subnet through the peer's own address. All nodes must be on one
+// link. A peer that is not gets no route of that family, and is rejected with a reason.
 func hostGW(in Input) (State, []Rejected) {
 	s := common(in)
 	peers, rejected := trusted(in)
 	for _, p := range peers {
 		for _, f := range gatewaysOf(in, p) {
 			if in.Direct != nil && !in.Direct(f.Via) {
-				rejected = append(rejected, Rejected{Subnet: p.Subnet,
-					Reason: "its node " + f.Via.String() + " is not on this node's link"})
+				rejected = append(rejected, Rejected{
+					Subnet: p.Subnet,
+					Reason: "its node " + f.Via.String() + " is not on this node's link",
+				})
 				continue
 			}
 			s.Routes = append(s.Routes, Route{Dst: f.Dst, Via: f.Via, Link: in.Uplink.Name})

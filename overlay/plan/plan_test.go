@@ -33,8 +33,10 @@ func peer(t *testing.T, subnet, ip, hw string) lease.Lease {
 	t.Helper()
 	return lease.Lease{
 		Subnet: lease.Subnet{V4: netip.MustParsePrefix(subnet)},
-		Attrs: lease.Attrs{PublicIP: netip.MustParseAddr(ip), BackendType: "vxlan",
-			BackendData: &lease.VXLAN{VNI: 1, VtepMAC: mac(t, hw)}},
+		Attrs: lease.Attrs{
+			PublicIP: netip.MustParseAddr(ip), BackendType: "vxlan",
+			BackendData: &lease.VXLAN{VNI: 1, VtepMAC: mac(t, hw)},
+		},
 	}
 }
 
@@ -57,16 +59,22 @@ func TestVXLAN(t *testing.T) {
 	want := State{
 		Networks: []netip.Prefix{netip.MustParsePrefix("10.5.0.0/16")},
 		Uplink:   "eth0",
-		Devices: []Device{{Name: "flannel.1", VNI: 1, Port: 8472, Parent: "eth0",
-			Local: netip.MustParseAddr("192.168.0.1"), MAC: mac(t, "02:00:00:00:00:01"), MTU: 1450}},
+		Devices: []Device{{
+			Name: "flannel.1", VNI: 1, Port: 8472, Parent: "eth0",
+			Local: netip.MustParseAddr("192.168.0.1"), MAC: mac(t, "02:00:00:00:00:01"), MTU: 1450,
+		}},
 		Addrs: []Addr{{"flannel.1", netip.MustParsePrefix("10.5.1.0/32")}},
-		Routes: []Route{{Dst: netip.MustParsePrefix("10.5.2.0/24"), Via: netip.MustParseAddr("10.5.2.0"),
-			Link: "flannel.1", Onlink: true}},
+		Routes: []Route{{
+			Dst: netip.MustParsePrefix("10.5.2.0/24"), Via: netip.MustParseAddr("10.5.2.0"),
+			Link: "flannel.1", Onlink: true,
+		}},
 		Neighbours: []Neighbour{{"flannel.1", netip.MustParseAddr("10.5.2.0"), two}},
 		FDB:        []FDB{{"flannel.1", two, netip.MustParseAddr("192.168.0.2")}},
 		Rules: []Rules{
-			{Network: netip.MustParsePrefix("10.5.0.0/16"), Subnet: netip.MustParsePrefix("10.5.1.0/24"),
-				Masquerade: true, Forward: true},
+			{
+				Network: netip.MustParsePrefix("10.5.0.0/16"), Subnet: netip.MustParsePrefix("10.5.1.0/24"),
+				Masquerade: true, Forward: true,
+			},
 		},
 		Sysctls: []Sysctl{{"net/ipv4/ip_forward", "1"}, {"net/ipv6/conf/flannel.1/accept_ra", "0"}},
 	}
@@ -209,10 +217,15 @@ func TestHostGWOfBothFamilies(t *testing.T) {
 		off    netip.Addr // not on the link
 		want   []netip.Prefix
 	}{
-		"dual-stack": {`{"Network":"10.5.0.0/16",` + network, both, netip.Addr{},
-			[]netip.Prefix{both.Subnet.V4, both.Subnet.V6}},
-		"dual-stack, IPv6 by a router": {`{"Network":"10.5.0.0/16",` + network, both, both.Attrs.PublicIPv6,
-			[]netip.Prefix{both.Subnet.V4}},
+		"dual-stack": {
+			`{"Network":"10.5.0.0/16",` + network, both,
+			netip.Addr{},
+			[]netip.Prefix{both.Subnet.V4, both.Subnet.V6},
+		},
+		"dual-stack, IPv6 by a router": {
+			`{"Network":"10.5.0.0/16",` + network, both, both.Attrs.PublicIPv6,
+			[]netip.Prefix{both.Subnet.V4},
+		},
 		"IPv6 only": {`{"EnableIPv4":false,` + network, only6, netip.Addr{}, []netip.Prefix{only6.Subnet.V6}},
 	} {
 		in := input(t, c.peer)

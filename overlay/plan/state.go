@@ -1,6 +1,6 @@
 // Package plan computes what the kernel of a node should hold, from the network configuration, the node's
-// own lease and its peers. It is pure: a backend is one function, and everything else (healing, restart
-// without a gap, clean-up of what no lease explains) follows from comparing its result with what is there.
+// own lease and its peers. It is pure. A backend is one function. Everything else (repair, restart without a
+// gap, removal of entries that no lease explains) follows from comparing its result with the kernel.
 package plan
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/nemesh/nemesh/overlay/lease"
 )
 
-// State is what the kernel should hold. Its values are comparable, so that two can be told apart with ==.
+// State is what the kernel should hold. Its values can be compared with ==.
 type State struct {
 	// Networks are the overlay's networks; a route, neighbour or address inside them is the overlay's own.
 	Networks []netip.Prefix

@@ -16,9 +16,9 @@ func DeviceName(vni uint32, v6 bool) string {
 	return fmt.Sprintf("flannel.%d", vni)
 }
 
-// vxlan plans one VXLAN device per family and, for each peer, in the order in which they are of use: the
-// forwarding entry that leads to its VTEP, the permanent neighbour that names the VTEP's MAC, and the onlink
-// route through it. Nothing is resolved on demand, so nothing has to be there to answer (flannel#636).
+// vxlan plans one VXLAN device for each family. For each peer it plans a forwarding entry to its VTEP, a
+// permanent neighbour with the VTEP's MAC, and an onlink route. Nothing is resolved on demand, so the agent
+// does not have to run for it (flannel#636).
 func vxlan(in Input) (State, []Rejected) {
 	s := common(in)
 	peers, rejected := trusted(in)
@@ -70,21 +70,27 @@ func families(in Input) []family {
 		if port == 0 {
 			port = kernelPort
 		}
-		return Device{Name: DeviceName(b.VNI, v6), VNI: b.VNI, Port: port, Parent: in.Uplink.Name, Local: local,
-			MAC: mac, MTU: plainMTU(b, in.Uplink) - overheadOf(v6), GBP: b.GBP, Learning: b.Learning}
+		return Device{
+			Name: DeviceName(b.VNI, v6), VNI: b.VNI, Port: port, Parent: in.Uplink.Name, Local: local,
+			MAC: mac, MTU: plainMTU(b, in.Uplink) - overheadOf(v6), GBP: b.GBP, Learning: b.Learning,
+		}
 	}
 	var fs []family
 	if in.Config.EnableIPv4 {
-		fs = append(fs, family{device(false, in.Uplink.Addr, in.VtepMAC), in.Own.Subnet.V4, in.VtepMAC,
+		fs = append(fs, family{
+			device(false, in.Uplink.Addr, in.VtepMAC), in.Own.Subnet.V4, in.VtepMAC,
 			func(l lease.Lease) (netip.Prefix, netip.Addr, *lease.VXLAN) {
 				return l.Subnet.V4, l.Attrs.PublicIP, l.Attrs.BackendData
-			}})
+			},
+		})
 	}
 	if in.Config.EnableIPv6 {
-		fs = append(fs, family{device(true, in.Uplink.Addr6, in.VtepMAC6), in.Own.Subnet.V6, in.VtepMAC6,
+		fs = append(fs, family{
+			device(true, in.Uplink.Addr6, in.VtepMAC6), in.Own.Subnet.V6, in.VtepMAC6,
 			func(l lease.Lease) (netip.Prefix, netip.Addr, *lease.VXLAN) {
 				return l.Subnet.V6, l.Attrs.PublicIPv6, l.Attrs.BackendV6Data
-			}})
+			},
+		})
 	}
 	return fs
 }
@@ -105,7 +111,7 @@ func distrustVTEP(in Input, f family, public netip.Addr, data *lease.VXLAN) stri
 	return ""
 }
 
-// Attrs returns what a node with these devices tells its peers.
+// Attrs returns what a node with these devices publishes for its peers.
 func Attrs(b netconf.Backend, ip, ip6 netip.Addr, mac, mac6 lease.MAC) lease.Attrs {
 	a := lease.Attrs{PublicIP: ip, PublicIPv6: ip6, BackendType: b.Type}
 	if b.Type != "vxlan" {

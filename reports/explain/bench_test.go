@@ -27,15 +27,21 @@ func traceLog(w io.Writer, lines, flows int) {
 		n++
 	}
 	forward := []struct{ position, in, out string }{
-		{"raw:PREROUTING:policy:2", "a", ""}, {"nat:PREROUTING:rule:1", "a", ""},
-		{"nat:KUBE-SERVICES:return:6", "a", ""}, {"nat:PREROUTING:policy:3", "a", ""},
-		{"filter:FORWARD:rule:1", "a", "b"}, {"filter:DOCKER-ISOLATION:return:1", "a", "b"},
-		{"filter:FORWARD:policy:6", "a", "b"}, {"nat:POSTROUTING:rule:2", "", "b"},
+		{"raw:PREROUTING:policy:2", "a", ""},
+		{"nat:PREROUTING:rule:1", "a", ""},
+		{"nat:KUBE-SERVICES:return:6", "a", ""},
+		{"nat:PREROUTING:policy:3", "a", ""},
+		{"filter:FORWARD:rule:1", "a", "b"},
+		{"filter:DOCKER-ISOLATION:return:1", "a", "b"},
+		{"filter:FORWARD:policy:6", "a", "b"},
+		{"nat:POSTROUTING:rule:2", "", "b"},
 		{"nat:POSTROUTING:policy:6", "", "b"},
 	}
 	back := []struct{ position, in, out string }{
-		{"raw:PREROUTING:policy:2", "b", ""}, {"filter:FORWARD:rule:1", "b", "a"},
-		{"filter:DOCKER-ISOLATION:return:1", "b", "a"}, {"filter:FORWARD:policy:6", "b", "a"},
+		{"raw:PREROUTING:policy:2", "b", ""},
+		{"filter:FORWARD:rule:1", "b", "a"},
+		{"filter:DOCKER-ISOLATION:return:1", "b", "a"},
+		{"filter:FORWARD:policy:6", "b", "a"},
 	}
 	devices := []string{"cni0", "flannel.1"}
 	for i := 0; n < lines; i++ {

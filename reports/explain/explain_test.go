@@ -186,28 +186,48 @@ func TestFlannel636Listings(t *testing.T) {
 		"172.16.3.0/24 dev cni0 proto kernel scope link src 172.16.3.1\n"
 	const permanent = "172.16.0.0 dev flannel.1 lladdr ea:f6:36:35:fd:f9 PERMANENT\n"
 	for _, tc := range []struct{ name, listing, want string }{
-		{"failed", routes + "172.16.0.0 dev flannel.1  FAILED\n",
-			": neighbour 172.16.0.0 on flannel.1 of node04 is FAILED;"},
-		{"without routes", "172.16.0.0 dev flannel.1  INCOMPLETE\n",
-			": neighbour 172.16.0.0 on flannel.1 of node04 is INCOMPLETE;"},
-		{"as flannel before 0.9", "172.16.0.0/16 dev flannel.1\n172.16.0.7 dev flannel.1  FAILED\n",
-			": neighbour 172.16.0.7 on flannel.1 of node04 is FAILED;"},
-		{"missing", routes + "172.16.9.0 dev flannel.1 lladdr ea:f6:36:35:fd:f0 PERMANENT\n",
-			": node04 has no neighbour entry for 172.16.0.0 on flannel.1;"},
-		{"no route", "172.16.3.0/24 dev cni0 proto kernel scope link src 172.16.3.1\n",
-			": node04 has no route to 172.16.0.7;"},
-		{"unreachable", "unreachable 172.16.0.0/16 proto static\n",
-			": node04's route to 172.16.0.7 is “unreachable 172.16.0.0/16”;"},
-		{"route moved", "172.16.0.0/24 via 192.168.200.201 dev eth0\n",
-			": node04's route to 172.16.0.7 now goes by eth0;"},
-		{"no FDB entry", routes + permanent + "ea:f6:36:35:00:00 dev flannel.1 dst 192.168.200.202 self " +
-			"permanent\n",
-			": node04 has no FDB entry for ea:f6:36:35:fd:f9 (neighbour 172.16.0.0) on flannel.1;"},
-		{"all well", routes + permanent + "ea:f6:36:35:fd:f9 dev flannel.1 dst 192.168.200.201 self permanent\n",
-			"never seen on node01;"},
-		{"as a terminal shows it", "root@node04:~# ip neigh show dev flannel.1\n172.16.0.0 FAILED\n" +
-			"[root@node01 ~]$ ip neigh show dev flannel.1\n172.16.3.0 FAILED\n",
-			": neighbour 172.16.0.0 on flannel.1 of node04 is FAILED;"},
+		{
+			"failed", routes + "172.16.0.0 dev flannel.1  FAILED\n",
+			": neighbour 172.16.0.0 on flannel.1 of node04 is FAILED;",
+		},
+		{
+			"without routes", "172.16.0.0 dev flannel.1  INCOMPLETE\n",
+			": neighbour 172.16.0.0 on flannel.1 of node04 is INCOMPLETE;",
+		},
+		{
+			"as flannel before 0.9", "172.16.0.0/16 dev flannel.1\n172.16.0.7 dev flannel.1  FAILED\n",
+			": neighbour 172.16.0.7 on flannel.1 of node04 is FAILED;",
+		},
+		{
+			"missing", routes + "172.16.9.0 dev flannel.1 lladdr ea:f6:36:35:fd:f0 PERMANENT\n",
+			": node04 has no neighbour entry for 172.16.0.0 on flannel.1;",
+		},
+		{
+			"no route", "172.16.3.0/24 dev cni0 proto kernel scope link src 172.16.3.1\n",
+			": node04 has no route to 172.16.0.7;",
+		},
+		{
+			"unreachable", "unreachable 172.16.0.0/16 proto static\n",
+			": node04's route to 172.16.0.7 is “unreachable 172.16.0.0/16”;",
+		},
+		{
+			"route moved", "172.16.0.0/24 via 192.168.200.201 dev eth0\n",
+			": node04's route to 172.16.0.7 now goes by eth0;",
+		},
+		{
+			"no FDB entry", routes + permanent + "ea:f6:36:35:00:00 dev flannel.1 dst 192.168.200.202 self " +
+				"permanent\n",
+			": node04 has no FDB entry for ea:f6:36:35:fd:f9 (neighbour 172.16.0.0) on flannel.1;",
+		},
+		{
+			"all well", routes + permanent + "ea:f6:36:35:fd:f9 dev flannel.1 dst 192.168.200.201 self permanent\n",
+			"never seen on node01;",
+		},
+		{
+			"as a terminal shows it", "root@node04:~# ip neigh show dev flannel.1\n172.16.0.0 FAILED\n" +
+				"[root@node01 ~]$ ip neigh show dev flannel.1\n172.16.3.0 FAILED\n",
+			": neighbour 172.16.0.0 on flannel.1 of node04 is FAILED;",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := New()

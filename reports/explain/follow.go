@@ -81,8 +81,10 @@ type exchange struct {
 }
 
 func newFollower() *follower {
-	return &follower{byName: map[string]int32{}, flows: map[flowKey]*flow{}, strings: map[string]string{},
-		rules: map[spoken]*spoken{}}
+	return &follower{
+		byName: map[string]int32{}, flows: map[flowKey]*flow{}, strings: map[string]string{},
+		rules: map[spoken]*spoken{},
+	}
 }
 
 // host numbers a machine.

@@ -55,20 +55,32 @@ func TestRules(t *testing.T) {
 // TestDump reads tcpdump's text with -v, with -e, and on all devices.
 func TestDump(t *testing.T) {
 	for _, tc := range []struct{ file, flow, want string }{
-		{"rules/node04-cni0-tcpdump.txt", "172.16.3.12 → 172.16.4.9 ",
-			"3.1 s later 172.16.3.1 told 172.16.3.12 “host unreachable” (ICMP type 3 code 1, 2 times)"},
+		{
+			"rules/node04-cni0-tcpdump.txt", "172.16.3.12 → 172.16.4.9 ",
+			"3.1 s later 172.16.3.1 told 172.16.3.12 “host unreachable” (ICMP type 3 code 1, 2 times)",
+		},
 		{"rules/node04-cni0-tcpdump.txt", "172.16.3.12:56466 → 172.16.4.7:5353 ", "“port unreachable”"},
-		{"rules/node04-cni1-tcpdump.txt", "172.16.3.12 → 172.16.4.7 ",
-			"both alike: the request was seen on cni1 of node04, and its reply was seen on cni1 of node04."},
+		{
+			"rules/node04-cni1-tcpdump.txt", "172.16.3.12 → 172.16.4.7 ",
+			"both alike: the request was seen on cni1 of node04, and its reply was seen on cni1 of node04.",
+		},
 		{"rules/node04-cni1-tcpdump.txt", "172.16.3.12:50060 → 172.16.4.7:81 ", "which is a reset"},
-		{"rules/node04-any-tcpdump.txt", "172.16.3.12 → 172.16.4.7 ",
-			"and its reply came in on node04 by cni1 and was not captured leaving"},
-		{"rules/node04-any-tcpdump.txt", "172.16.3.12 → 172.16.4.9 ",
-			"node04 knows no neighbour 172.16.4.9 on cni1 (3 who-has were not answered)"},
-		{"rules/node04-cni0.pcap", "172.16.3.12 → 172.16.4.9 ",
-			"3.1 s later 172.16.3.1 told 172.16.3.12 “host unreachable” (ICMP type 3 code 1, 2 times)"},
-		{"vxlan/node04-eth0-tcpdump.txt", "172.16.0.0 → 172.16.3.0 ",
-			"(VXLAN from 192.168.200.201 to 192.168.200.204)"},
+		{
+			"rules/node04-any-tcpdump.txt", "172.16.3.12 → 172.16.4.7 ",
+			"and its reply came in on node04 by cni1 and was not captured leaving",
+		},
+		{
+			"rules/node04-any-tcpdump.txt", "172.16.3.12 → 172.16.4.9 ",
+			"node04 knows no neighbour 172.16.4.9 on cni1 (3 who-has were not answered)",
+		},
+		{
+			"rules/node04-cni0.pcap", "172.16.3.12 → 172.16.4.9 ",
+			"3.1 s later 172.16.3.1 told 172.16.3.12 “host unreachable” (ICMP type 3 code 1, 2 times)",
+		},
+		{
+			"vxlan/node04-eth0-tcpdump.txt", "172.16.0.0 → 172.16.3.0 ",
+			"(VXLAN from 192.168.200.201 to 192.168.200.204)",
+		},
 	} {
 		if got := sentence(t, explained(t, "testdata/"+tc.file), tc.flow); !strings.Contains(got, tc.want) {
 			t.Errorf("%s, %s: got\n%s\nwant\n%s", tc.file, tc.flow, got, tc.want)

@@ -30,9 +30,12 @@ func echo(src, dst string, kind, seq, id, ttl int) string {
 // passes writes a request's way through a machine with nat and filter tables, up to a position.
 func (r *tracer) passes(in, out, last string, seq, ttl int) {
 	steps := []struct{ position, devices string }{
-		{"raw:PREROUTING:policy:2", in + ">"}, {"nat:PREROUTING:policy:3", in + ">"},
-		{"filter:FORWARD:rule:1", in + ">" + out}, {"filter:KUBE-FORWARD:rule:4", in + ">" + out},
-		{"filter:FORWARD:policy:6", in + ">" + out}, {"nat:POSTROUTING:policy:6", ">" + out},
+		{"raw:PREROUTING:policy:2", in + ">"},
+		{"nat:PREROUTING:policy:3", in + ">"},
+		{"filter:FORWARD:rule:1", in + ">" + out},
+		{"filter:KUBE-FORWARD:rule:4", in + ">" + out},
+		{"filter:FORWARD:policy:6", in + ">" + out},
+		{"nat:POSTROUTING:policy:6", ">" + out},
 	}
 	for _, s := range steps {
 		t := ttl
@@ -48,12 +51,16 @@ func (r *tracer) passes(in, out, last string, seq, ttl int) {
 
 func TestIptablesDrops(t *testing.T) {
 	for _, tc := range []struct{ name, last, want string }{
-		{"rule", "filter:KUBE-FORWARD:rule:4",
+		{
+			"rule", "filter:KUBE-FORWARD:rule:4",
 			"of 2 requests, for 1 the request was dropped on node01 by rule 4 of chain KUBE-FORWARD of table " +
-				"filter; for 1 "},
-		{"arrived only", "nat:PREROUTING:policy:3",
+				"filter; for 1 ",
+		},
+		{
+			"arrived only", "nat:PREROUTING:policy:3",
 			"of 2 requests, for 1 the request came in on node01 by cni0 and went no further: no route, a failed " +
-				"reverse-path check, or forwarding is off; for 1 "},
+				"reverse-path check, or forwarding is off; for 1 ",
+		},
 	} {
 		r := tracer{host: "node01", up: 100}
 		r.passes("cni0", "flannel.1", "", 1, 64)

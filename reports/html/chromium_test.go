@@ -211,6 +211,26 @@ func TestInABrowser(t *testing.T) {
 	b.quiet()
 }
 
+// The topology marks the machines at which a fault is, by the record's fields, and the table says what each
+// was.
+func TestFaultsInABrowser(t *testing.T) {
+	b := open(t, page(t, load(t, "../../fixtures/records/faults.jsonl"))+"#s0")
+	b.do(visible(".topo"))
+	if n := eval[int](b, `document.querySelectorAll(".faults tbody tr").length`); n != 5 {
+		t.Errorf("%d faults in the table", n)
+	}
+	if said := eval[string](b, `document.querySelectorAll(".faults tbody tr")[1].textContent`); said !=
+		"agent on node02 restarted ×2agent-restartagentnode02no packet lost; nothing in the kernel changes" {
+		t.Errorf("the table says %q", said)
+	}
+	hit := `[...document.querySelectorAll(".topo .hit")].map(e => e.nextSibling.textContent).join(" ")`
+	b.do(chromedp.Poll(hit+` === "etcd etcd2 etcd3 node01"`, nil)) // at the outage
+	b.do(chromedp.Evaluate(
+		`document.querySelector(".plot").dispatchEvent(new KeyboardEvent("keydown", {key: "Home"}))`, nil))
+	b.do(chromedp.Poll(hit+` === ""`, nil))
+	b.quiet()
+}
+
 // The time under the cursor is the same in the timeline, the topology and the output.
 func TestOneCursorForAll(t *testing.T) {
 	b := open(t, page(t, load(t, synthetic(t, 4, 5, 50)))+"#s3")

@@ -31,7 +31,7 @@ func marks(c *record.Cluster) []markData {
 		if l.Of.Change == record.LeasePut && l.Of.Value == l.Of.Was {
 			continue
 		}
-		m := markData{T: ms(l.At, c.First), Kind: "lease", On: "etcd", Text: leaseText(l.Of)}
+		m := markData{T: ms(l.At, c.First), Kind: "lease", Text: leaseText(l.Of)}
 		if l.Of.Change == record.LeaseUnseen {
 			m.Kind = "unseen"
 		}
@@ -93,8 +93,10 @@ func (b *builder) pair(c *record.Cluster, p *record.PairSeries) pairData {
 			d.Sent += uint64(k[record.BucketSent])
 			d.Lost += uint64(k[record.BucketLost])
 			at := ms(l.Start+k[record.BucketBegin]*1e6, c.First)
-			row := [6]float64{at, float64(k[record.BucketLength]), float64(k[record.BucketSent]),
-				float64(k[record.BucketLost]), float64(k[record.BucketMean]), float64(k[record.BucketMax])}
+			row := [6]float64{
+				at, float64(k[record.BucketLength]), float64(k[record.BucketSent]),
+				float64(k[record.BucketLost]), float64(k[record.BucketMean]), float64(k[record.BucketMax]),
+			}
 			if n := len(d.B[0]) - 1; n >= 0 && joined+1 < b.merging && row[3] == 0 && d.B[3][n] == 0 {
 				d.join(n, row)
 				joined++

@@ -1,6 +1,7 @@
 package html
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/nemesh/nemesh/reports/record"
@@ -39,7 +40,7 @@ type clusterData struct {
 	Network string      `json:"network,omitempty"`
 	Device  string      `json:"device,omitempty"`
 	Length  float64     `json:"length"`
-	Nodes   [][2]string `json:"nodes"` // name, address
+	Nodes   []nodeData  `json:"nodes"` // members of the control plane among them
 	Pods    []podData   `json:"pods"`
 	Steps   []stepData  `json:"steps"`
 	Faults  []faultData `json:"faults"`
@@ -52,6 +53,13 @@ type clusterData struct {
 	Moments []momentData `json:"moments"`
 	State   []stateData  `json:"state"`
 	Open    bool         `json:"open,omitempty"` // it was not torn down
+}
+
+type nodeData struct {
+	Name string `json:"name"`
+	Addr string `json:"addr"`
+	// Role is "node", or the name of the control plane of which it is a member.
+	Role string `json:"role"`
 }
 
 type podData struct {
@@ -69,7 +77,15 @@ type stepData struct {
 }
 
 type faultData struct {
-	Name   string  `json:"name"`
+	Name string `json:"name"`
+	// ID, Component, Nodes and Params are as in the record; Promised is what should be felt.
+	ID        string            `json:"id,omitempty"`
+	Component string            `json:"component"`
+	Promised  string            `json:"promised"`
+	Nodes     []string          `json:"nodes,omitempty"`
+	Params    map[string]string `json:"params,omitempty"`
+	// Lane is the same for all injections of one fault.
+	Lane   int     `json:"lane"`
 	From   float64 `json:"from"`
 	Proved float64 `json:"proved,omitempty"`
 	To     float64 `json:"to,omitempty"`
@@ -80,8 +96,8 @@ type faultData struct {
 // markData is an event of a process or of a key in etcd.
 type markData struct {
 	T    float64 `json:"t"`
-	Kind string  `json:"kind"` // start, exit, lease, unseen
-	On   string  `json:"on"`   // the machine
+	Kind string  `json:"kind"`         // start, exit, lease, unseen
+	On   string  `json:"on,omitempty"` // the machine of a process
 	Text string  `json:"text"`
 }
 
@@ -165,8 +181,10 @@ func newBuilder(o *record.Outcome) *builder {
 }
 
 func (b *builder) scenario(s *record.Scenario) scenarioData {
-	d := scenarioData{Name: s.Name, State: stateOf(s), Sentence: s.Sentence(), Rerun: text.Rerun(s),
-		Reach: s.Reach, Invariants: s.Invariants, Traces: s.Traces, Contradictions: s.Recheck()}
+	d := scenarioData{
+		Name: s.Name, State: stateOf(s), Sentence: s.Sentence(), Rerun: text.Rerun(s),
+		Reach: s.Reach, Invariants: s.Invariants, Traces: s.Traces, Contradictions: s.Recheck(),
+	}
 	for _, f := range s.Figures {
 		d.Figures = append(d.Figures, []string{f.Name, number(f.Value) + " " + f.Unit})
 	}
@@ -189,15 +207,16 @@ func (b *builder) scenario(s *record.Scenario) scenarioData {
 }
 
 func (b *builder) cluster(c *record.Cluster) clusterData {
-	d := clusterData{Length: ms(c.Last, c.First), Open: c.Closed == 0,
-		Nodes: [][2]string{}, Pods: []podData{}, Steps: []stepData{}, Pairs: []pairData{},
-		Marks: []markData{}, Logs: []logData{}, Moments: []momentData{}, State: []stateData{}}
+	d := clusterData{
+		Length: ms(c.Last, c.First), Open: c.Closed == 0,
+		Nodes: []nodeData{}, Pods: []podData{}, Steps: []stepData{}, Pairs: []pairData{},
+		Marks: []markData{}, Logs: []logData{}, Moments: []momentData{}, State: []stateData{},
+	}
 	if w := c.World; w != nil {
 		d.Agent, d.Network, d.Device = w.Agent, w.Network, w.Device
-		for name, addr := range w.Nodes {
-			d.Nodes = append(d.Nodes, [2]string{name, addr})
-		}
-		slices.SortFunc(d.Nodes, func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
+	}
+	for _, m := range c.Machines() {
+		d.Nodes = append(d.Nodes, nodeData(m))
 	}
 	for _, p := range c.Pods {
 		if !p.Of.Gone {
@@ -231,26 +250,43 @@ func (b *builder) cluster(c *record.Cluster) clusterData {
 	return d
 }
 
-// faults lists the faults of a cluster as bars. One that was proved, was never healed and is not named as
-// active by any verdict was over at once.
+// faults lists the faults of a cluster as bars. One that was proved, was never healed and is not active in
+// any verdict was over at once.
 func (b *builder) faults(c *record.Cluster) []faultData {
-	active := map[string]bool{}
+	var active []record.Injection
 	for _, s := range b.o.Scenarios {
 		if s.Verdict != nil && slices.Contains(s.Clusters, c) {
-			for _, a := range s.Verdict.Active {
-				active[a] = true
+			for _, i := range s.Verdict.Injected() {
+				if i.Active {
+					active = append(active, i)
+				}
 			}
 		}
 	}
 	faults := []faultData{}
 	for _, s := range c.Spans() {
-		f := faultData{Name: s.Name, From: ms(s.Injected, c.First), Proved: ms(s.Proved, c.First),
-			To: ms(s.Healed, c.First), Error: s.Error}
+		of := s.Of
+		f := faultData{
+			Name: of.Name, ID: of.ID, Nodes: of.Nodes, Params: of.Params, From: ms(s.Injected, c.First),
+			Proved: ms(s.Proved, c.First), To: ms(s.Healed, c.First), Error: s.Error,
+		}
+		f.Component, f.Promised = text.Said(
+			b.o.KindOf(record.Injection{ID: of.ID, Name: of.Name, Component: of.Component}))
 		if s.Injected == 0 {
 			f.From = f.Proved
 		}
-		f.Once = s.Healed == 0 && s.Proved > 0 && !active[s.Name] && c.Closed > 0
+		isActive := slices.ContainsFunc(active, func(i record.Injection) bool { return s.Is(i, c.ID) })
+		f.Once = s.Healed == 0 && s.Proved > 0 && !isActive && c.Closed > 0
+		f.Lane = len(faults)
+		if i := slices.IndexFunc(faults, f.same); i >= 0 {
+			f.Lane = faults[i].Lane
+		}
 		faults = append(faults, f)
 	}
 	return faults
+}
+
+// same reports whether another is an injection of the same fault.
+func (f faultData) same(o faultData) bool {
+	return f.ID == o.ID && f.Name == o.Name && slices.Equal(f.Nodes, o.Nodes) && maps.Equal(f.Params, o.Params)
 }

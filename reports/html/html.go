@@ -171,8 +171,10 @@ func describe(o *record.Outcome) page {
 		p.When = o.Run.Started.Format("2 January 2006, 15:04:05 MST")
 		p.Command = strings.Join(o.Run.Command, " ")
 	}
-	for _, state := range []string{record.Failed, record.Unproven, "not finished", record.Passed,
-		record.Skipped} {
+	for _, state := range []string{
+		record.Failed, record.Unproven, "not finished", record.Passed,
+		record.Skipped,
+	} {
 		n := 0
 		for _, s := range o.Scenarios {
 			if stateOf(s) == state {
@@ -190,8 +192,10 @@ func describe(o *record.Outcome) page {
 }
 
 func describeRow(i int, s *record.Scenario) row {
-	r := row{ID: i, Name: s.Name, State: stateOf(s), Class: class(stateOf(s)), Sentence: s.Sentence(),
-		Rerun: text.Rerun(s), Flagged: len(s.Recheck()) > 0}
+	r := row{
+		ID: i, Name: s.Name, State: stateOf(s), Class: class(stateOf(s)), Sentence: s.Sentence(),
+		Rerun: text.Rerun(s), Flagged: len(s.Recheck()) > 0,
+	}
 	search := []string{s.Name, r.State, r.Sentence}
 	if v := s.Verdict; v != nil {
 		r.Location, r.Felt = v.Location, strings.Join(v.Broke, ", ")
@@ -205,6 +209,9 @@ func describeRow(i int, s *record.Scenario) row {
 		r.Recovery = text.Recovered(v)
 		r.Duration = fmt.Sprintf("%.1f s", time.Duration(v.Duration).Seconds())
 		search = append(append(search, v.Broke...), v.Labels...)
+		for _, i := range v.Injected() {
+			search = append(search, i.ID, i.Component)
+		}
 	}
 	r.Search = strings.ToLower(strings.Join(search, " "))
 	return r

@@ -36,8 +36,10 @@ func TestLongRunIsSmall(t *testing.T) {
 
 func TestPageAsksTheNetworkForNothing(t *testing.T) {
 	page := string(render(t, load(t, synthetic(t, 10, 2, 20))))
-	for _, reference := range []string{`src="http`, `href="http`, "url(http", "@import", "fetch(",
-		"XMLHttpRequest"} {
+	for _, reference := range []string{
+		`src="http`, `href="http`, "url(http", "@import", "fetch(",
+		"XMLHttpRequest",
+	} {
 		if strings.Contains(page, reference) {
 			t.Errorf("the page contains %s", reference)
 		}

@@ -20,9 +20,11 @@ func synthetic(tb testing.TB, scenarios int, seconds, pad int) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w.Write(record.Event{At: 1e9, Kind: record.KindRun, Run: &record.Run{Version: record.Version,
+	w.Write(record.Event{At: 1e9, Kind: record.KindRun, Run: &record.Run{
+		Version: record.Version,
 		Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Command: []string{"nemesh", "run"}, Go: "go1.26",
-		Kernel: "6.1", CPUs: 2, Module: "v0.2.0", Seed: 7}})
+		Kernel: "6.1", CPUs: 2, Module: "v0.2.0", Seed: 7,
+	}})
 	for i := range scenarios {
 		g := generator{
 			w: w.For(fmt.Sprintf("synthetic-%03d keeps its pods while etcd is away", i)).
@@ -34,8 +36,10 @@ func synthetic(tb testing.TB, scenarios int, seconds, pad int) string {
 		}
 		g.scenario(pad)
 	}
-	w.Write(record.Event{At: int64(scenarios+seconds) * 2e9, Kind: record.KindEnd,
-		End: &record.End{Exit: 1, Duration: int64(scenarios) * 2e9}})
+	w.Write(record.Event{
+		At: int64(scenarios+seconds) * 2e9, Kind: record.KindEnd,
+		End: &record.End{Exit: 1, Duration: int64(scenarios) * 2e9},
+	})
 	if err := w.Close(); err != nil {
 		tb.Fatal(err)
 	}
@@ -56,8 +60,10 @@ func (g generator) scenario(pad int) {
 	for n := 1; n <= 4; n++ {
 		name := fmt.Sprintf("node%02d", n)
 		nodes[name] = fmt.Sprintf("192.168.200.20%d", n)
-		g.w.Write(record.Event{At: g.at(0.01), Kind: record.KindProcess,
-			Process: &record.Process{Machine: name, Name: "overlayd", Pid: 100 + n}})
+		g.w.Write(record.Event{
+			At: g.at(0.01), Kind: record.KindProcess,
+			Process: &record.Process{Machine: name, Name: "overlayd", Pid: 100 + n},
+		})
 		g.w.Write(
 			record.Event{At: g.at(0.02), Kind: record.KindLease, Lease: &record.Lease{
 				Change: record.LeasePut,
@@ -69,11 +75,15 @@ func (g generator) scenario(pad int) {
 				Revision: int64(n),
 			}},
 		)
-		g.w.Write(record.Event{At: g.at(0.03), Kind: record.KindPod,
-			Pod: &record.Pod{Name: name + "-pod1", Node: name, Addr: fmt.Sprintf("172.16.%d.2", n)}})
+		g.w.Write(record.Event{
+			At: g.at(0.03), Kind: record.KindPod,
+			Pod: &record.Pod{Name: name + "-pod1", Node: name, Addr: fmt.Sprintf("172.16.%d.2", n)},
+		})
 	}
-	g.w.Write(record.Event{At: g.at(0.05), Kind: record.KindWorld, World: &record.World{Nodes: nodes,
-		Network: "172.16.0.0/16", Agent: "overlayd", Device: "flannel.1", BuiltIn: 9e8}})
+	g.w.Write(record.Event{At: g.at(0.05), Kind: record.KindWorld, World: &record.World{
+		Nodes:   nodes,
+		Network: "172.16.0.0/16", Agent: "overlayd", Device: "flannel.1", BuiltIn: 9e8,
+	}})
 	g.state(record.Before, 0.2, "REACHABLE")
 	g.fault(0.2, record.FaultInjecting)
 	g.fault(0.22, record.FaultProved)
@@ -125,7 +135,8 @@ func (g generator) state(when string, part float64, neighbour string) {
 		}
 		states = append(states, record.State{Where: fmt.Sprintf("node%02d", n), What: "routes", Lines: routes},
 			record.State{Where: fmt.Sprintf("node%02d", n), What: "neighbours", Lines: []string{
-				"172.16.9.0 dev flannel.1 lladdr 02:00:00:00:00:09 " + neighbour}})
+				"172.16.9.0 dev flannel.1 lladdr 02:00:00:00:00:09 " + neighbour,
+			}})
 	}
 	g.w.Write(record.Event{At: g.at(part), Kind: record.KindState, When: when, State: states})
 }
@@ -200,9 +211,11 @@ func (g generator) failed(v *record.Verdict) {
 	}})
 	g.w.Write(record.Event{At: g.at(0.42), Kind: record.KindReach, When: record.AtFail, Reach: []record.Reach{
 		{From: "node01-pod1", To: "node04-pod1", Want: true, Sent: 3, Lost: 3},
-		{From: "node04-pod1", To: "node01-pod1", Want: true, Got: true, Sent: 3}}})
+		{From: "node04-pod1", To: "node01-pod1", Want: true, Got: true, Sent: 3},
+	}})
 	g.w.Write(record.Event{At: g.at(0.43), Kind: record.KindInvariant, Invariant: &record.Invariant{
-		Name: "each lease has its route", Details: []string{"node04 has none to 172.16.1.0/24"}}})
+		Name: "each lease has its route", Details: []string{"node04 has none to 172.16.1.0/24"},
+	}})
 }
 
 // load reads a record.

@@ -69,7 +69,7 @@ func testCase(sc *record.Scenario, s *suite) cases {
 		return c
 	}
 	v := sc.Verdict
-	c.Time, c.Output = seconds(v.Duration), clean(text.Felt(v))
+	c.Time, c.Output = seconds(int64(v.Took())), clean(text.Felt(v))
 	p := &problem{Message: clean(sc.Sentence())}
 	if v.State != record.Passed {
 		p.Text = clean(record.Plain(text.Style{}.Failure(sc)))

@@ -1,6 +1,9 @@
 package record
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Cluster is what happened in one cluster, in order and with its times.
 type Cluster struct {
@@ -106,21 +109,32 @@ func (c *Cluster) series(s Series) {
 	c.Pairs = append(c.Pairs, &PairSeries{From: s.From, To: s.To, Lines: []Series{s}})
 }
 
-// Span is a fault from its injection to its heal.
+// Span is one injection of a fault, from its beginning to its heal.
 type Span struct {
-	Name string
+	// Of says what was injected: its first event.
+	Of Fault
 	// Injected is when breaking began, Proved when the effect was seen and Healed when it was undone; each is 0
 	// if that did not happen. Error says what went wrong.
 	Injected, Proved, Healed int64
 	Error                    string
 }
 
-// Spans pairs the events of each fault. A heal ends the fault of that name that was injected first.
+// Is reports whether a verdict means this injection of the cluster with an id.
+func (s Span) Is(i Injection, cluster string) bool {
+	if s.Of.N > 0 {
+		return s.Of.N == i.N && i.Cluster == cluster
+	}
+	return s.Of.Name == i.Name
+}
+
+// Spans pairs the events of each injection, by its number. In a record of before injections had numbers, a
+// heal ends the fault of its name that was injected first.
 func (c *Cluster) Spans() []Span {
 	var spans []Span
-	last := func(name string, open func(Span) bool) *Span {
+	find := func(f Fault, open func(Span) bool) *Span {
 		for i := range spans {
-			if spans[i].Name == name && open(spans[i]) {
+			of := spans[i].Of
+			if f.N > 0 && of.N == f.N || f.N == 0 && of.Name == f.Name && open(spans[i]) {
 				return &spans[i]
 			}
 		}
@@ -129,11 +143,11 @@ func (c *Cluster) Spans() []Span {
 	for _, f := range c.Faults {
 		switch f.Of.Phase {
 		case FaultInjecting:
-			spans = append(spans, Span{Name: f.Of.Name, Injected: f.At})
+			spans = append(spans, Span{Of: f.Of, Injected: f.At})
 		case FaultProved, FaultUnproved:
-			s := last(f.Of.Name, func(s Span) bool { return s.Injected > 0 && s.Proved == 0 && s.Error == "" })
+			s := find(f.Of, func(s Span) bool { return s.Injected > 0 && s.Proved == 0 && s.Error == "" })
 			if s == nil {
-				spans = append(spans, Span{Name: f.Of.Name})
+				spans = append(spans, Span{Of: f.Of})
 				s = &spans[len(spans)-1]
 			}
 			s.Error = f.Of.Error
@@ -143,7 +157,7 @@ func (c *Cluster) Spans() []Span {
 				s.Error = FaultUnproved
 			}
 		case FaultHealed:
-			if s := last(f.Of.Name, func(s Span) bool { return s.Healed == 0 }); s != nil {
+			if s := find(f.Of, func(s Span) bool { return s.Healed == 0 }); s != nil {
 				s.Healed = f.At
 				if f.Of.Error != "" {
 					s.Error = f.Of.Error
@@ -152,4 +166,29 @@ func (c *Cluster) Spans() []Span {
 		}
 	}
 	return spans
+}
+
+// etcdProcess is what the processes of etcd are called.
+const etcdProcess = "etcd"
+
+// Machines lists the machines of the cluster, by name. A record of before roles were recorded tells which
+// machines are etcd's by the processes that ran there.
+func (c *Cluster) Machines() []Machine {
+	if c.World == nil {
+		return nil
+	}
+	all := slices.Clone(c.World.Machines)
+	if len(all) == 0 {
+		for name, addr := range c.World.Nodes {
+			m := Machine{Name: name, Addr: addr, Role: RoleNode}
+			if slices.ContainsFunc(c.Processes, func(p Timed[Process]) bool {
+				return p.Of.Machine == name && p.Of.Name == etcdProcess
+			}) {
+				m.Role = RoleEtcd
+			}
+			all = append(all, m)
+		}
+	}
+	slices.SortFunc(all, func(a, b Machine) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }

@@ -2,6 +2,7 @@ package record
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -211,6 +212,38 @@ func ReadFile(path string) ([]Event, error) {
 		return nil
 	})
 	return events, err
+}
+
+// Took returns how long each scenario of a record took, by name. Scenarios that were interrupted or not
+// proven are left out. It decodes the verdicts only, so it is fast on a large record.
+func Took(path string) (map[string]time.Duration, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the record: %w", err)
+	}
+	defer file.Close()
+	took := map[string]time.Duration{}
+	lines := bufio.NewReaderSize(file, 64<<10)
+	var line []byte
+	for {
+		line, err = readLine(lines, line[:0])
+		if errors.Is(err, io.EOF) {
+			return took, nil
+		}
+		if err != nil {
+			return took, fmt.Errorf("read the record: %w", err)
+		}
+		if !bytes.Contains(line, []byte(`"kind":"verdict"`)) {
+			continue
+		}
+		var e Event
+		if json.Unmarshal(line, &e) != nil || e.Kind != KindVerdict || e.Verdict == nil {
+			continue // a damaged line, or a line of output that looks like one
+		}
+		if v := e.Verdict; !v.Interrupted && v.State != Unproven {
+			took[e.Scenario] = v.Took()
+		}
+	}
 }
 
 // Load reads a record and puts the run together. path is the record or the folder that holds it as

@@ -9,8 +9,14 @@ type Probe struct {
 
 // Pair is what became of the echoes of one pair in all.
 type Pair struct {
-	From    string   `json:"from"`
-	To      string   `json:"to"`
+	From string `json:"from"`
+	To   string `json:"to"`
+	// FromNode and ToNode are the nodes on which the two ends are, IPv6 says that the echoes are ICMPv6.
+	// Records of before this was recorded lack the three.
+	FromNode string `json:"from_node,omitempty"`
+	ToNode   string `json:"to_node,omitempty"`
+	IPv6     bool   `json:"ipv6,omitempty"`
+
 	Sent    uint64   `json:"sent"`
 	Lost    uint64   `json:"lost"`
 	RTTMin  int64    `json:"rtt_min"`

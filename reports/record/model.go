@@ -10,6 +10,10 @@ type Outcome struct {
 	// Run and End are nil when the record lacks its first or last line.
 	Run *Run
 	End *End
+	// Planned is how many scenarios the run has; 0 if the record does not say.
+	Planned int
+	// Catalogue lists the kinds of faults that there were; none in a record of before this was recorded.
+	Catalogue []FaultKind
 	// Scenarios are in the order in which they ended; those that did not end come last.
 	Scenarios []*Scenario
 	// Clusters are in the order in which they were built.
@@ -23,6 +27,7 @@ type Outcome struct {
 
 	clusters map[string]*Cluster
 	byName   map[string]*Scenario
+	seen     map[string]FaultKind // of faults that were injected, by id
 }
 
 // Scenario is one scenario of a run.
@@ -68,8 +73,18 @@ func (o *Outcome) Add(e Event) (ended *Scenario) {
 	switch {
 	case e.Kind == KindRun && e.Run != nil:
 		o.Run = e.Run
+	case e.Kind == KindPlan && e.Plan != nil:
+		o.Planned = e.Plan.Scenarios
+	case e.Kind == KindCatalogue:
+		o.catalogue(e.Catalogue)
 	case e.Kind == KindEnd && e.End != nil:
 		o.End = e.End
+	}
+	if f := e.Fault; f != nil && f.ID != "" {
+		if o.seen == nil {
+			o.seen = map[string]FaultKind{}
+		}
+		o.seen[f.ID] = FaultKind{ID: f.ID, Component: f.Component, Promise: f.Promise}
 	}
 	c := o.cluster(e.Cluster)
 	if c != nil {
@@ -155,6 +170,55 @@ func (o *Outcome) scenario(name string) *Scenario {
 	o.byName[name] = s
 	o.Scenarios = append(o.Scenarios, s)
 	return s
+}
+
+// catalogue takes over the kinds of faults of one suite. Several may have run, and know the same ones.
+func (o *Outcome) catalogue(kinds []FaultKind) {
+	for _, k := range kinds {
+		if _, known := o.FaultKind(k.ID); !known {
+			o.Catalogue = append(o.Catalogue, k)
+		}
+	}
+}
+
+// FaultKind returns the kind of fault with an id, if the catalogue has it.
+func (o *Outcome) FaultKind(id string) (FaultKind, bool) {
+	i := slices.IndexFunc(o.Catalogue, func(k FaultKind) bool { return k.ID == id })
+	if i < 0 {
+		return FaultKind{}, false
+	}
+	return o.Catalogue[i], true
+}
+
+// KindOf returns the kind of a fault that was injected: that of the catalogue or, for one that is in none,
+// what its own events say. It has no ID in a record of before ids were recorded. A fault that only one
+// scenario has is a kind of its own, by its name.
+func (o *Outcome) KindOf(i Injection) FaultKind {
+	switch i.ID {
+	case "":
+		return FaultKind{About: i.Name}
+	case FaultCustom:
+		return FaultKind{ID: FaultCustom, About: i.Name, Component: i.Component}
+	}
+	if k, ok := o.FaultKind(i.ID); ok {
+		return k
+	}
+	k := o.seen[i.ID]
+	k.ID, k.About, k.Component = i.ID, i.Name, i.Component
+	return k
+}
+
+// Injected lists the faults that were injected. In a record of before ids were recorded they have nothing
+// but their names.
+func (v *Verdict) Injected() []Injection {
+	if len(v.Injections) > 0 {
+		return v.Injections
+	}
+	var all []Injection
+	for _, name := range v.Broke {
+		all = append(all, Injection{Name: name, Active: slices.Contains(v.Active, name)})
+	}
+	return all
 }
 
 // cluster returns the cluster with an id, nil for none.

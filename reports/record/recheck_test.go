@@ -26,12 +26,17 @@ func sound() []record.Event {
 			Kind:      record.KindInvariant,
 			Invariant: &record.Invariant{Name: "each lease has its route", OK: true},
 		},
-		{At: 6e9, Kind: record.KindSeries, Series: []record.Series{{From: "a", To: "b", Start: 2e9,
-			Buckets: []record.Bucket{{0, 4000, 400, 200, 1, 2, 3}}}}},
+		{At: 6e9, Kind: record.KindSeries, Series: []record.Series{{
+			From: "a", To: "b", Start: 2e9,
+			Buckets: []record.Bucket{{0, 4000, 400, 200, 1, 2, 3}},
+		}}},
 		{At: 7e9, Kind: record.KindProbe, Probe: &record.Probe{Pairs: []record.Pair{
-			{From: "a", To: "b", Sent: 400, Lost: 200, Outages: []record.Outage{outage}}}}},
-		{At: 8e9, Kind: record.KindVerdict, Verdict: &record.Verdict{State: record.Passed, Sent: 400, Lost: 200,
-			LongestOutage: 2e9, Recovery: 1e9, Healed: true, Clusters: []string{"c"}}},
+			{From: "a", To: "b", Sent: 400, Lost: 200, Outages: []record.Outage{outage}},
+		}}},
+		{At: 8e9, Kind: record.KindVerdict, Verdict: &record.Verdict{
+			State: record.Passed, Sent: 400, Lost: 200,
+			LongestOutage: 2e9, Recovery: 1e9, Healed: true, Clusters: []string{"c"},
+		}},
 	}
 	for i := range events[1:] {
 		events[i+1].Scenario, events[i+1].Cluster = "s", "c"
@@ -45,22 +50,32 @@ func TestRecheck(t *testing.T) {
 		want   string
 	}{
 		"sound": {func([]record.Event) {}, ""},
-		"not proven": {func(e []record.Event) { e[3].Fault.Phase = record.FaultUnproved },
-			`"etcd stopped" was not proven`},
-		"invariant": {func(e []record.Event) { e[6].Invariant.OK = false },
-			`"each lease has its route" did not hold`},
+		"not proven": {
+			func(e []record.Event) { e[3].Fault.Phase = record.FaultUnproved },
+			`"etcd stopped" was not proven`,
+		},
+		"invariant": {
+			func(e []record.Event) { e[6].Invariant.OK = false },
+			`"each lease has its route" did not hold`,
+		},
 		"waived":    {func(e []record.Event) { e[6].Invariant.OK, e[6].Invariant.Waived = false, true }, ""},
 		"reach":     {func(e []record.Event) { e[5].Reach[0].Got = false }, "a → b wrong"},
 		"diagnosis": {func(e []record.Event) { e[5].Reach[0].Got, e[5].When = false, record.AtFail }, ""},
 		"lost less": {func(e []record.Event) { e[9].Verdict.Lost = 100 }, "counts 100 of 400 echoes lost"},
 		"lost more": {func(e []record.Event) { e[9].Verdict.Lost = 300 }, "says 300 of 400 echoes lost"},
-		"recovery": {func(e []record.Event) { e[9].Verdict.Recovery = 5e8 },
-			"recovered after 500ms; by its outages that is 1s"},
+		"recovery": {
+			func(e []record.Event) { e[9].Verdict.Recovery = 5e8 },
+			"recovered after 500ms; by its outages that is 1s",
+		},
 		"no recovery": {func(e []record.Event) { e[8].Probe.Pairs[0].Outages[0].Ended = false }, "that is never"},
-		"series": {func(e []record.Event) { e[7].Series[0].Buckets[0][record.BucketLost] = 7 },
-			"has 7 of 400 echoes lost"},
-		"no reason": {func(e []record.Event) { e[9].Verdict.State, e[10].End.Exit = record.Failed, 1 },
-			"does not say why"},
+		"series": {
+			func(e []record.Event) { e[7].Series[0].Buckets[0][record.BucketLost] = 7 },
+			"has 7 of 400 echoes lost",
+		},
+		"no reason": {
+			func(e []record.Event) { e[9].Verdict.State, e[10].End.Exit = record.Failed, 1 },
+			"does not say why",
+		},
 		"exit code": {func(e []record.Event) {
 			e[9].Verdict.State, e[9].Verdict.Message = record.Failed, "it lost packets"
 		}, "exit code 0 and its verdicts ask for 1"},
@@ -120,7 +135,8 @@ func TestRecheckOfASharedCluster(t *testing.T) {
 		for i, e := range events {
 			if i == 8 {
 				o.Add(record.Event{At: 6e9, Kind: record.KindVerdict, Scenario: "before", Verdict: &record.Verdict{
-					State: record.Passed, Sent: 100, Lost: first, LongestOutage: 1e9, Clusters: []string{"c"}}})
+					State: record.Passed, Sent: 100, Lost: first, LongestOutage: 1e9, Clusters: []string{"c"},
+				}})
 			}
 			o.Add(e)
 		}

@@ -23,6 +23,9 @@ type Kind string
 // Kinds of events.
 const (
 	KindRun       Kind = "run"       // the first line: what was run, on what
+	KindPlan      Kind = "plan"      // how many scenarios the run has
+	KindBegin     Kind = "begin"     // a scenario began
+	KindCatalogue Kind = "catalogue" // the faults that scenarios can inject
 	KindWorld     Kind = "world"     // a cluster was built
 	KindPod       Kind = "pod"       // a pod was made or went
 	KindStep      Kind = "step"      // a scenario says what it does
@@ -51,24 +54,26 @@ type Event struct {
 	Scenario string `json:"scenario,omitempty"`
 	Cluster  string `json:"cluster,omitempty"`
 
-	Run       *Run       `json:"run,omitempty"`
-	World     *World     `json:"world,omitempty"`
-	Pod       *Pod       `json:"pod,omitempty"`
-	Step      string     `json:"step,omitempty"`
-	Fault     *Fault     `json:"fault,omitempty"`
-	Process   *Process   `json:"process,omitempty"`
-	Lease     *Lease     `json:"lease,omitempty"`
-	Log       *Log       `json:"log,omitempty"`
-	Series    []Series   `json:"series,omitempty"`
-	Probe     *Probe     `json:"probe,omitempty"`
-	Reach     []Reach    `json:"reach,omitempty"`
-	When      string     `json:"when,omitempty"` // with Reach and State: see Before and the others
-	State     []State    `json:"state,omitempty"`
-	Trace     *Trace     `json:"trace,omitempty"`
-	Invariant *Invariant `json:"invariant,omitempty"`
-	Figure    *Figure    `json:"figure,omitempty"`
-	Verdict   *Verdict   `json:"verdict,omitempty"`
-	End       *End       `json:"end,omitempty"`
+	Run       *Run        `json:"run,omitempty"`
+	Plan      *Plan       `json:"plan,omitempty"`
+	Catalogue []FaultKind `json:"catalogue,omitempty"`
+	World     *World      `json:"world,omitempty"`
+	Pod       *Pod        `json:"pod,omitempty"`
+	Step      string      `json:"step,omitempty"`
+	Fault     *Fault      `json:"fault,omitempty"`
+	Process   *Process    `json:"process,omitempty"`
+	Lease     *Lease      `json:"lease,omitempty"`
+	Log       *Log        `json:"log,omitempty"`
+	Series    []Series    `json:"series,omitempty"`
+	Probe     *Probe      `json:"probe,omitempty"`
+	Reach     []Reach     `json:"reach,omitempty"`
+	When      string      `json:"when,omitempty"` // with Reach and State: see Before and the others
+	State     []State     `json:"state,omitempty"`
+	Trace     *Trace      `json:"trace,omitempty"`
+	Invariant *Invariant  `json:"invariant,omitempty"`
+	Figure    *Figure     `json:"figure,omitempty"`
+	Verdict   *Verdict    `json:"verdict,omitempty"`
+	End       *End        `json:"end,omitempty"`
 }
 
 // Run says what was run.
@@ -91,11 +96,35 @@ type Run struct {
 	AgentVersion string `json:"agent_version,omitempty"`
 }
 
+// Plan says what a run is going to do. It is written once, before the first scenario begins.
+type Plan struct {
+	// Scenarios is how many scenarios the filters have chosen, in all processes together.
+	Scenarios int `json:"scenarios"`
+}
+
+// FaultKind is a kind of fault that scenarios can inject: a row of the table of faults. Records of before
+// this was recorded have none.
+type FaultKind struct {
+	// ID is its stable name, such as "etcd-stop", and About says in one line what it does.
+	ID    string `json:"id"`
+	About string `json:"about"`
+	// Component is what it breaks, such as "etcd" or "kernel". Promise is what the overlay says should be felt.
+	Component string `json:"component"`
+	Promise   string `json:"promise"`
+}
+
 // World describes a cluster. Its line is written when it stands, so lines about its pods may come before.
 type World struct {
-	Nodes   map[string]string `json:"nodes"` // name to address, etcd's machine among them
-	Network string            `json:"network"`
-	Agent   string            `json:"agent"`
+	// Nodes leads from the names of all machines to their addresses; Machines has the same with their roles.
+	// Records of before this was recorded lack Machines: Cluster.Machines has those of either.
+	Nodes    map[string]string `json:"nodes"`
+	Machines []Machine         `json:"machines,omitempty"`
+	Network  string            `json:"network"`
+	// Agent is what the overlay under test is called. Driver is the same without its defects, which Defects
+	// lists: historic failures that it was built with.
+	Agent   string   `json:"agent"`
+	Driver  string   `json:"driver,omitempty"`
+	Defects []string `json:"defects,omitempty"`
 	// Device is the name of the overlay's device on each node, Underlay the network between the machines.
 	Device   string `json:"device,omitempty"`
 	Underlay string `json:"underlay,omitempty"`
@@ -104,6 +133,20 @@ type World struct {
 	LeaseTTL int64 `json:"lease_ttl,omitempty"`
 	// BuiltIn is how long building took.
 	BuiltIn int64 `json:"built_in"`
+}
+
+// RoleNode is the role of a machine that has an agent and pods. Others are members of the control plane,
+// whose role is its name, such as RoleEtcd.
+const (
+	RoleNode = "node"
+	RoleEtcd = "etcd"
+)
+
+// Machine is a machine of a world.
+type Machine struct {
+	Name string `json:"name"`
+	Addr string `json:"addr"`
+	Role string `json:"role"`
 }
 
 // Pod is a pod that was made (CNI ADD) or went.
@@ -130,6 +173,37 @@ type Fault struct {
 	Error string `json:"error,omitempty"`
 	// Mechanism says how it was brought about, where there is more than one way.
 	Mechanism string `json:"mechanism,omitempty"`
+	// N is the number of the injection in its cluster, from 1: all phases of one injection have the same.
+	// Records of before this was recorded lack it and what follows.
+	N int `json:"n,omitempty"`
+	// ID is that of its kind, Component what it breaks and Promise what the overlay says should be felt. A
+	// fault that is in no catalogue has no promise, and FaultCustom or an id of its own.
+	ID        string `json:"id,omitempty"`
+	Component string `json:"component,omitempty"`
+	Promise   string `json:"promise,omitempty"`
+	// Nodes are the machines at which it is injected, by name; none where that is the control plane as a whole.
+	// Params are what else it was given, such as "share" or "address".
+	Nodes  []string          `json:"nodes,omitempty"`
+	Params map[string]string `json:"params,omitempty"`
+}
+
+// FaultCustom is the id of a fault that only one scenario has.
+const FaultCustom = "custom"
+
+// FaultLabel begins the label of a scenario that names, by its id, a fault that it is about.
+const FaultLabel = "fault:"
+
+// Injection is one injection of a fault, as a verdict knows it.
+type Injection struct {
+	// Cluster and N are those of the events of the injection (Event.Cluster, Fault.N).
+	Cluster string `json:"cluster,omitempty"`
+	N       int    `json:"n,omitempty"`
+	// Name, ID and Component are those of the fault.
+	Name      string `json:"name"`
+	ID        string `json:"id,omitempty"`
+	Component string `json:"component,omitempty"`
+	// Active says that it was not healed when the scenario ended.
+	Active bool `json:"active,omitempty"`
 }
 
 // Process is the start or the end of an agent or of etcd.
@@ -192,28 +266,35 @@ type Verdict struct {
 	State string `json:"state"`
 	// Clusters are the ids of the clusters that it used, which may be older than it is.
 	Clusters []string `json:"clusters,omitempty"`
-	// Broke lists the faults that were injected, in order.
-	Broke []string `json:"broke,omitempty"`
+	// Broke names the faults that were injected, in order. Injections has the same for programs; records of
+	// before this was recorded lack it: Injected has what either says.
+	Broke      []string    `json:"broke,omitempty"`
+	Injections []Injection `json:"injections,omitempty"`
 	// Message says what was expected, for a scenario that did not pass; Location is its file and line.
 	Message  string `json:"message,omitempty"`
 	Location string `json:"location,omitempty"`
 	// Interrupted says that it was ended from outside, by Ctrl-C or because the run's time was up.
 	Interrupted bool `json:"interrupted,omitempty"`
-	// Active lists the faults that were not healed when it ended.
+	// Active names the faults that were not healed when it ended.
 	Active []string `json:"active,omitempty"`
 	// Sent, Lost and LongestOutage sum up the mesh from the end of the scenario before in the same cluster, or
 	// from the cluster's beginning. Healed says that something was healed in that time; Recovery is then the
 	// time from the last heal to the last loss, -1 if something still did not answer.
-	Sent          uint64   `json:"sent"`
-	Lost          uint64   `json:"lost"`
-	LongestOutage int64    `json:"longest_outage"`
-	Recovery      int64    `json:"recovery"`
-	Healed        bool     `json:"healed"`
-	Duration      int64    `json:"duration"`
-	Labels        []string `json:"labels,omitempty"`
+	Sent          uint64 `json:"sent"`
+	Lost          uint64 `json:"lost"`
+	LongestOutage int64  `json:"longest_outage"`
+	Recovery      int64  `json:"recovery"`
+	Healed        bool   `json:"healed"`
+	Duration      int64  `json:"duration"`
+	// Kept is the part of Duration in which the scenario's world was kept after it failed (nemesh run --keep).
+	Kept   int64    `json:"kept,omitempty"`
+	Labels []string `json:"labels,omitempty"`
 	// Reported is what the report said that the scenario comes from, in the words of its file.
 	Reported string `json:"reported,omitempty"`
 }
+
+// Took returns how long the scenario itself took, without the time in which its world was kept.
+func (v *Verdict) Took() time.Duration { return time.Duration(v.Duration - v.Kept) }
 
 // End closes a record.
 type End struct {

@@ -82,10 +82,14 @@ func TestLoad(t *testing.T) {
 		want  string // in the error
 	}{
 		"whole": {[]string{begins, `{"at":2,"kind":"step","scenario":"a","step":"x"}`}, ""},
-		"no beginning": {[]string{`{"at":2,"kind":"step","scenario":"a","step":"x"}`},
-			"does not begin with what was run"},
-		"another version": {[]string{`{"at":1,"kind":"run","run":{"version":1}}`},
-			"schema version 1 and this program reads version 2"},
+		"no beginning": {
+			[]string{`{"at":2,"kind":"step","scenario":"a","step":"x"}`},
+			"does not begin with what was run",
+		},
+		"another version": {
+			[]string{`{"at":1,"kind":"run","run":{"version":1}}`},
+			"schema version 1 and this program reads version 2",
+		},
 		"something else": {[]string{"hello"}, "line 1 is not an event"},
 		"nothing":        {nil, "line 1 is not an event"},
 	} {
@@ -102,10 +106,12 @@ func TestLoad(t *testing.T) {
 // Events that lack what their kind promises, as from a writer with a defect, must not stop a reader.
 func TestLoadSurvivesHollowAndDamagedLines(t *testing.T) {
 	lines := []string{begins, "\x00\x00{half"}
-	for _, kind := range []record.Kind{record.KindWorld, record.KindPod, record.KindStep, record.KindFault,
+	for _, kind := range []record.Kind{
+		record.KindWorld, record.KindPod, record.KindStep, record.KindFault,
 		record.KindProcess,
 		record.KindLease, record.KindLog, record.KindSeries, record.KindProbe, record.KindReach, record.KindState,
-		record.KindTrace, record.KindInvariant, record.KindFigure, record.KindVerdict, record.KindEnd} {
+		record.KindTrace, record.KindInvariant, record.KindFigure, record.KindVerdict, record.KindEnd,
+	} {
 		lines = append(lines, fmt.Sprintf(`{"at":2,"kind":%q,"scenario":"a","cluster":"c"}`, kind))
 	}
 	o, err := record.Load(write(t, lines...))
@@ -124,13 +130,17 @@ func TestScenariosOfOneCluster(t *testing.T) {
 	c := w.For("first").InCluster("c")
 	c.Write(record.Event{Kind: record.KindStep, Step: "one"})
 	w.For("first").
-		Write(record.Event{Kind: record.KindVerdict, Verdict: &record.Verdict{State: record.Passed,
-			Clusters: []string{"c"}}})
+		Write(record.Event{Kind: record.KindVerdict, Verdict: &record.Verdict{
+			State:    record.Passed,
+			Clusters: []string{"c"},
+		}})
 	c.SetScenario("second")
 	c.Write(record.Event{Kind: record.KindStep, Step: "two"})
 	w.For("second").
-		Write(record.Event{Kind: record.KindVerdict, Verdict: &record.Verdict{State: record.Passed,
-			Clusters: []string{"c"}}})
+		Write(record.Event{Kind: record.KindVerdict, Verdict: &record.Verdict{
+			State:    record.Passed,
+			Clusters: []string{"c"},
+		}})
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -18,27 +18,32 @@ func Agents(o *record.Outcome) string {
 	if o.Run != nil {
 		main = strings.TrimSpace(o.Run.Agent + " " + o.Run.AgentVersion)
 	}
-	var others []string
+	var others []record.World
 	plain := false // a scenario tested the run's agent as it is
 	for _, s := range o.Scenarios {
 		for _, w := range s.Worlds {
+			known := func(other record.World) bool { return other.Agent == w.Agent }
 			if o.Run != nil && w.Agent == o.Run.Agent {
 				plain = true
-			} else if w.Agent != "" && !slices.Contains(others, w.Agent) {
-				others = append(others, w.Agent)
+			} else if w.Agent != "" && !slices.ContainsFunc(others, known) {
+				others = append(others, w)
 			}
 		}
+	}
+	var names []string
+	for _, w := range others {
+		names = append(names, w.Agent)
 	}
 	switch {
 	case len(others) == 0:
 		return main
-	case len(others) == 1 && !plain && main != "" && strings.HasPrefix(others[0], o.Run.Agent+" with "):
-		return main + strings.TrimPrefix(others[0], o.Run.Agent)
+	case len(others) == 1 && !plain && main != "" && others[0].Driver == o.Run.Agent:
+		return main + " with " + strings.Join(others[0].Defects, " and ")
 	case len(others) > maxAgents:
-		others = []string{fmt.Sprintf("%d others, such as %s", len(others), others[0])}
+		names = []string{fmt.Sprintf("%d others, such as %s", len(others), names[0])}
 	}
 	if main == "" {
-		return strings.Join(others, ", ")
+		return strings.Join(names, ", ")
 	}
-	return main + "; in some scenarios " + strings.Join(others, ", ")
+	return main + "; in some scenarios " + strings.Join(names, ", ")
 }

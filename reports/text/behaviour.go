@@ -32,8 +32,8 @@ func Behaviour(o *record.Outcome) string {
 	if o.Run != nil && o.Run.Agent != "" {
 		fmt.Fprintf(&b, "Agent: %s\n\n", strings.TrimSpace(cell(o.Run.Agent+" "+o.Run.AgentVersion)))
 	}
-	rows, never := behaviourRows(o)
-	if rows == "" {
+	kinds := measuredKinds(o)
+	if len(kinds) == 0 {
 		b.WriteString(
 			"Nothing was measured: no scenario of this run that counts broke anything. Skipped ones do\n" +
 				"not count, nor those that gave the agent a historic defect or could not prove their faults.\n",
@@ -48,30 +48,66 @@ func Behaviour(o *record.Outcome) string {
 	b.WriteString("| component | fault | promised | scenarios | lost / sent | longest outage | recovery |" +
 		" together with |\n")
 	b.WriteString("|---|---|---|---:|---:|---:|---:|---|\n")
-	b.WriteString(rows)
+	for _, k := range kinds {
+		component, promised := Said(k)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(component), cell(label(k)), cell(promised),
+			measure(o, k).cells())
+	}
+	var never []string
+	for _, k := range o.Catalogue {
+		if !slices.Contains(kinds, k) {
+			never = append(never, k.ID)
+		}
+	}
 	if len(never) > 0 {
 		fmt.Fprintf(&b, "\n<details><summary>%d of the %d faults of the catalogue were not measured in this run"+
-			"</summary>\n\n%s\n\n</details>\n", len(never), len(promises()), strings.Join(never, ", "))
+			"</summary>\n\n%s\n\n</details>\n", len(never), len(o.Catalogue), strings.Join(never, ", "))
 	}
 	return b.String()
 }
 
-// behaviourRows are the lines of the table, and the faults that no scenario measured.
-func behaviourRows(o *record.Outcome) (rows string, never []string) {
-	var b strings.Builder
-	for _, p := range promises() {
-		m := measure(o, p.id)
-		if m.scenarios == 0 {
-			never = append(never, p.id)
+// NotRecorded is what stands for the component and the promise of a fault in a record of before they were
+// recorded.
+const NotRecorded = "not recorded"
+
+// Said returns what a report says of a kind of fault: what it breaks, and what should be felt.
+func Said(k record.FaultKind) (component, promised string) {
+	if k.ID == "" {
+		return NotRecorded, NotRecorded
+	}
+	return k.Component, k.Promise
+}
+
+// label is what a kind of fault is called in a table: its id or, where it has none of its own, its name.
+func label(k record.FaultKind) string {
+	if k.ID == "" || k.ID == record.FaultCustom {
+		return k.About
+	}
+	return k.ID
+}
+
+// measuredKinds lists the kinds of faults that scenarios which count have injected: those of the catalogue
+// in its order, then the others in the order in which they were injected first.
+func measuredKinds(o *record.Outcome) []record.FaultKind {
+	var found []record.FaultKind
+	for _, s := range o.Scenarios {
+		if !counts(o, s) {
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", p.component, p.id, p.promised, m.cells())
+		for _, k := range broken(o, s) {
+			if !slices.Contains(found, k) {
+				found = append(found, k)
+			}
+		}
 	}
-	for _, name := range others(o) {
-		m := measureAs(o, name, func(s *record.Scenario) []string { return s.Verdict.Broke })
-		fmt.Fprintf(&b, "| other | %s | | %s |\n", cell(name), m.cells())
+	place := func(k record.FaultKind) int {
+		if i := slices.Index(o.Catalogue, k); i >= 0 {
+			return i
+		}
+		return len(o.Catalogue)
 	}
-	return b.String(), never
+	slices.SortStableFunc(found, func(a, b record.FaultKind) int { return cmp.Compare(place(a), place(b)) })
+	return found
 }
 
 // cells are the columns of what was measured.
@@ -93,28 +129,25 @@ func (m measured) cells() string {
 		cell(strings.Join(m.with, ", ")))
 }
 
-// measure sums up a fault of the catalogue.
-func measure(o *record.Outcome, id string) measured { return measureAs(o, id, broken) }
-
-// measureAs sums up the scenarios in which something was broken, as named by of.
-func measureAs(o *record.Outcome, what string, of func(*record.Scenario) []string) measured {
+// measure sums up the scenarios in which a kind of fault was injected.
+func measure(o *record.Outcome, what record.FaultKind) measured {
 	var alone, together measured
 	for _, s := range o.Scenarios {
-		if !counts(s) {
+		if !counts(o, s) {
 			continue
 		}
-		all := of(s)
+		all := broken(o, s)
 		if !slices.Contains(all, what) {
 			continue
 		}
 		m := &together
-		if len(slices.Compact(slices.Sorted(slices.Values(all)))) == 1 {
+		if len(all) == 1 {
 			m = &alone
 		}
 		m.add(s.Verdict)
 		for _, other := range all {
-			if other != what && !slices.Contains(m.with, other) {
-				m.with = append(m.with, other)
+			if name := label(other); other != what && !slices.Contains(m.with, name) {
+				m.with = append(m.with, name)
 			}
 		}
 	}
@@ -143,53 +176,45 @@ func (m *measured) add(v *record.Verdict) {
 }
 
 // counts tells whether a scenario says how the agent under test behaves.
-func counts(s *record.Scenario) bool {
+func counts(o *record.Outcome, s *record.Scenario) bool {
 	if s.Verdict == nil || s.Verdict.State == record.Skipped || s.Verdict.State == record.Unproven {
 		return false
 	}
 	for _, c := range s.Clusters {
-		if c != nil && c.World != nil && strings.Contains(c.World.Agent, " with ") {
-			return false // a historic defect
+		if c != nil && c.World != nil && defective(o, *c.World) {
+			return false
 		}
 	}
-	return !slices.ContainsFunc(
-		s.Worlds,
-		func(w record.World) bool { return strings.Contains(w.Agent, " with ") },
-	)
+	return !slices.ContainsFunc(s.Worlds, func(w record.World) bool { return defective(o, w) })
 }
 
-// broken lists the kinds of faults that were injected in a scenario: by id, and by name where there is
-// none. A label fault:… names one that a scenario brings about by hand.
-func broken(s *record.Scenario) []string {
-	var kinds []string
-	add := func(kind string) {
-		if kind != "" && !slices.Contains(kinds, kind) {
-			kinds = append(kinds, kind)
+// defective tells whether a world's agent has a historic defect. In a record of before that was recorded, an
+// agent that is called otherwise than the run's may have one.
+func defective(o *record.Outcome, w record.World) bool {
+	if w.Driver != "" || o.Run == nil || o.Run.Agent == "" {
+		return len(w.Defects) > 0
+	}
+	return w.Agent != o.Run.Agent
+}
+
+// broken lists the kinds of faults that were injected in a scenario, each once. A label fault:… names one
+// of the catalogue that the scenario brings about by hand.
+func broken(o *record.Outcome, s *record.Scenario) []record.FaultKind {
+	var kinds []record.FaultKind
+	add := func(k record.FaultKind) {
+		if !slices.Contains(kinds, k) {
+			kinds = append(kinds, k)
 		}
 	}
-	for _, name := range s.Verdict.Broke {
-		add(cmp.Or(FaultID(name), name))
+	for _, i := range s.Verdict.Injected() {
+		add(o.KindOf(i))
 	}
 	for _, l := range s.Verdict.Labels {
-		if id, ok := strings.CutPrefix(l, "fault:"); ok && slices.Contains(Faults(), id) {
-			add(id)
-		}
-	}
-	return kinds
-}
-
-// others lists the names of faults that are in no catalogue.
-func others(o *record.Outcome) []string {
-	var names []string
-	for _, s := range o.Scenarios {
-		if !counts(s) {
-			continue
-		}
-		for _, name := range s.Verdict.Broke {
-			if FaultID(name) == "" && !slices.Contains(names, name) {
-				names = append(names, name)
+		if id, ok := strings.CutPrefix(l, record.FaultLabel); ok {
+			if k, ok := o.FaultKind(id); ok {
+				add(k)
 			}
 		}
 	}
-	return names
+	return kinds
 }

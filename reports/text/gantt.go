@@ -31,7 +31,7 @@ func gantt(s *record.Scenario) string {
 		var faults, outages []bar
 		for _, f := range c.Spans() {
 			from := cmp.Or(f.Injected, f.Proved)
-			faults = append(faults, bar{f.Name, from, cmp.Or(f.Healed, end)})
+			faults = append(faults, bar{f.Of.Name, from, cmp.Or(f.Healed, end)})
 		}
 		if c.Probe != nil {
 			for _, p := range c.Probe.Pairs {

@@ -34,6 +34,7 @@ func Markdown(o *record.Outcome) string {
 		}
 		fmt.Fprintf(&b, "\n### %s: %s\n\n%s\n\nRun it again: `%s`\n", s.Verdict.State, s.Name,
 			quoted(s.Sentence()), Rerun(s))
+		b.WriteString(promises(o, s))
 		if drawn < maxGantts {
 			if chart := gantt(s); chart != "" {
 				b.WriteString("\n```mermaid\n" + chart + "```\n")
@@ -64,7 +65,24 @@ func row(s *record.Scenario) string {
 	}
 	recovery := Recovered(v)
 	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %.1f s |\n", v.State, cell(s.Name),
-		cell(strings.Join(v.Broke, ", ")), loss, outage, recovery, time.Duration(v.Duration).Seconds())
+		cell(strings.Join(Counted(v.Broke), ", ")), loss, outage, recovery, v.Took().Seconds())
+}
+
+// promises is a table of the faults that were injected in a scenario: what each breaks, and what should be
+// felt. It is "" when there were none.
+func promises(o *record.Outcome, s *record.Scenario) string {
+	if s.Verdict == nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, k := range broken(o, s) {
+		component, promised := Said(k)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", cell(label(k)), cell(component), cell(promised))
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\n| fault | component | promised |\n|---|---|---|\n" + b.String()
 }
 
 // quoted keeps a sentence from being read as Markdown or HTML.

@@ -39,18 +39,19 @@ func (s Style) mark(state string) string {
 // Line renders a scenario that has ended as one line: verdict, duration, name, and what its pods felt.
 func (s Style) Line(sc *record.Scenario) string {
 	v := sc.Verdict
-	line := fmt.Sprintf("%s %6.1fs  %s", s.mark(v.State), time.Duration(v.Duration).Seconds(), sc.Name)
+	line := fmt.Sprintf("%s %6.1fs  %s", s.mark(v.State), v.Took().Seconds(), sc.Name)
 	if felt := Felt(v); felt != "" {
 		line += "\n              " + felt
 	}
 	return line
 }
 
-// Felt says in one line what was broken, how many packets were lost, and how long that lasted.
+// Felt says in one line what was broken, how many packets were lost, and how long that lasted. Of a scenario
+// that passed it does not say that pairs did not recover: the scenario did not ask for it.
 func Felt(v *record.Verdict) string {
 	var parts []string
 	if len(v.Broke) > 0 {
-		parts = append(parts, strings.Join(v.Broke, ", "))
+		parts = append(parts, strings.Join(Counted(v.Broke), ", "))
 	}
 	if v.Sent > 0 {
 		parts = append(parts, fmt.Sprintf("lost %d of %d", v.Lost, v.Sent))
@@ -60,7 +61,9 @@ func Felt(v *record.Verdict) string {
 	}
 	switch {
 	case v.Healed && v.Recovery < 0:
-		parts = append(parts, "not recovered")
+		if v.State != record.Passed {
+			parts = append(parts, "not recovered")
+		}
 	case v.Healed && v.Lost > 0:
 		parts = append(parts, "recovered after "+Short(time.Duration(v.Recovery)))
 	}
@@ -101,7 +104,7 @@ func (s Style) Failure(sc *record.Scenario) string {
 			strings.Split(strings.TrimRight(record.ReachTable(sc.Reach), "\n"), "\n"),
 		)
 	}
-	active := v.Active
+	active := Counted(v.Active)
 	if len(active) == 0 {
 		active = []string{"nothing"}
 	}
@@ -147,9 +150,31 @@ func (s Style) Summary(o *record.Outcome) string {
 	if n := o.Unfinished(); n > 0 {
 		fmt.Fprintf(&b, ", %d not finished", n)
 	}
+	if n := o.Planned - len(o.Scenarios); n > 0 {
+		fmt.Fprintf(&b, ", %d not started", n)
+	}
 	if o.End != nil {
 		fmt.Fprintf(&b, " in %.1f s", o.Duration().Seconds())
 	}
 	b.WriteString("\n")
 	return b.String()
+}
+
+// Slowest names the scenario of a run that took the longest. It is "" if fewer than two scenarios ran.
+func Slowest(o *record.Outcome) string {
+	var slowest *record.Scenario
+	ran := 0
+	for _, s := range o.Scenarios {
+		if s.Verdict == nil || s.Verdict.State == record.Skipped {
+			continue
+		}
+		ran++
+		if slowest == nil || s.Verdict.Took() > slowest.Verdict.Took() {
+			slowest = s
+		}
+	}
+	if ran < 2 {
+		return ""
+	}
+	return fmt.Sprintf("slowest: %s (%.1f s)\n", slowest.Name, slowest.Verdict.Took().Seconds())
 }

@@ -15,10 +15,12 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// outcome reads the record from which the golden files are rendered.
-func outcome(t *testing.T) *record.Outcome {
+// outcome reads the record from which the golden files are rendered. It is one of before faults had ids.
+func outcome(t *testing.T) *record.Outcome { return recorded(t, "three.jsonl") }
+
+func recorded(t *testing.T, name string) *record.Outcome {
 	t.Helper()
-	events, err := record.ReadFile("../../fixtures/records/three.jsonl")
+	events, err := record.ReadFile("../../fixtures/records/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}

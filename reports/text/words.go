@@ -8,11 +8,32 @@ import (
 	"github.com/nemesh/nemesh/reports/record"
 )
 
-// Recovered says how long after the last heal the last pair worked again: "" when nothing was healed or
-// lost.
+// Counted lists each name once, in the order of first occurrence. A name that occurs several times is
+// followed by how often: "agent on node02 restarted ×10".
+func Counted(names []string) []string {
+	var once []string
+	count := map[string]int{}
+	for _, n := range names {
+		if count[n]++; count[n] == 1 {
+			once = append(once, n)
+		}
+	}
+	for i, n := range once {
+		if count[n] > 1 {
+			once[i] = fmt.Sprintf("%s ×%d", n, count[n])
+		}
+	}
+	return once
+}
+
+// Recovered says how long after the last heal the last pair worked again. It is "" if nothing was healed or
+// lost, and "none" if a pair did not work again and the scenario did not pass.
 func Recovered(v *record.Verdict) string {
 	switch {
 	case v.Healed && v.Recovery < 0:
+		if v.State == record.Passed {
+			return ""
+		}
 		return "none"
 	case v.Healed && v.Lost > 0:
 		return Short(time.Duration(v.Recovery))

@@ -52,8 +52,10 @@ func (a another) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start nemesh: %w", err)
 	}
-	args := append([]string{"run", "--reports=" + a.reports, "--bin=" + a.bin, "--baseline=none",
-		"--timeout=" + a.timeout.String()}, a.world...)
+	args := append([]string{
+		"run", "--reports=" + a.reports, "--bin=" + a.bin, "--baseline=none",
+		"--timeout=" + a.timeout.String(),
+	}, a.world...)
 	if a.procs > 0 {
 		args = append(args, fmt.Sprintf("--procs=%d", a.procs))
 	}

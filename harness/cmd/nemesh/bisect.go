@@ -132,8 +132,10 @@ func (o bisectOptions) ask(ctx context.Context, agent, scenario string) (compare
 		fmt.Printf("gives no verdict: %v\n", err)
 		return compare.Result{}, nil
 	}
-	one := another{bin: o.bin, reports: filepath.Join(o.out, filepath.Base(agent)), procs: 1,
-		timeout: 10 * time.Minute, world: world.args(), filters: exactly(scenario), out: os.Stdout}
+	one := another{
+		bin: o.bin, reports: filepath.Join(o.out, filepath.Base(agent)), procs: 1,
+		timeout: 10 * time.Minute, world: world.args(), filters: exactly(scenario), out: os.Stdout,
+	}
 	run, err := one.run(ctx)
 	if ctx.Err() != nil {
 		err = fmt.Errorf("interrupted: %w", ctx.Err())

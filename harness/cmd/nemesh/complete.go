@@ -3,14 +3,17 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nemesh/nemesh/harness/cluster"
+	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/reports/record"
 )
 
 // completeWithin bounds what a press of the tab key may take.
@@ -48,7 +51,7 @@ func completeLabels(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.S
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completeWithin)
 	defer cancel()
-	args := []string{"list", "scenarios", "--json"}
+	args := []string{"list", "labels", "--json"}
 	if bin, err := cmd.Flags().GetString("bin"); err == nil && bin != "" {
 		args = append(args, "--bin="+bin)
 	}
@@ -57,15 +60,19 @@ func completeLabels(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.S
 	if err != nil || json.Unmarshal(out, &l) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return labelsOf(l.Scenarios), cobra.ShellCompDirectiveNoFileComp
+	return described(l.Labels), cobra.ShellCompDirectiveNoFileComp
 }
 
-// labelsOf lists every label once.
-func labelsOf(all []scenario) []string {
-	var labels []string
-	for _, s := range all {
-		labels = append(labels, s.Labels...)
+// described adds to each label what it is about: of a fault's, what the table of faults says.
+func described(labels []listedLabel) []string {
+	var offered []string
+	for _, v := range labels {
+		about := fmt.Sprintf("scenarios: %d", v.Scenarios)
+		id, ok := strings.CutPrefix(v.Label, record.FaultLabel)
+		if e, known := fault.Find(id); ok && known {
+			about = fmt.Sprintf("%s: %s", e.Component, e.About)
+		}
+		offered = append(offered, cobra.CompletionWithDesc(v.Label, about))
 	}
-	slices.Sort(labels)
-	return slices.Compact(labels)
+	return offered
 }

@@ -39,9 +39,9 @@ func detectCommand() *cobra.Command {
 		Long: `Run, for each historic defect, the scenarios made for it against an overlay that has it. Each must
 fail with the reported symptom, and each scenario must fail under one defect at least.
 
-With --suite, those are the scenarios of your own that suite.Red labels, and the defects that they name. A file
-defects.yaml in the suite's folder may give a defect another symptom for them: a list of name and symptom, a
-regular expression over the message of the failure.
+With --suite, those are the scenarios of your own that suite.Red labels, and the defects that they name. The
+file defects.yaml in the suite's folder may give a defect another symptom for them: a list of name and
+symptom, a regular expression over the message of the failure.
 
 Exit codes: 0 every defect is caught, 1 one is not, 2 the command line was wrong or nothing could be run.`,
 		Example: `  nemesh detect
@@ -164,9 +164,11 @@ func (o *detectOptions) under(ctx context.Context, defect string) (compare.Run, 
 		return compare.Run{}, fmt.Errorf("make the folder of the run: %w", err)
 	}
 	var said bytes.Buffer
-	one := another{bin: o.bin, reports: reports, procs: o.procs, timeout: o.timeout, out: &said,
+	one := another{
+		bin: o.bin, reports: reports, procs: o.procs, timeout: o.timeout, out: &said,
 		world: o.suite.args(),
-		env:   []string{suite.DefectEnv + "=" + defect, "GITHUB_ACTIONS=", "GITHUB_STEP_SUMMARY="}}
+		env:   []string{suite.DefectEnv + "=" + defect, "GITHUB_ACTIONS=", "GITHUB_STEP_SUMMARY="},
+	}
 	if !o.all {
 		one.filters = []string{suite.RedPrefix + defect}
 	}

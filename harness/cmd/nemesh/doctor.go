@@ -135,13 +135,19 @@ func refusal(box finding, said string, err error) finding {
 func programs(look func(string) (string, error)) []finding {
 	var all []finding
 	for _, p := range []struct{ name, without, fix string }{
-		{"iptables", "a real flanneld cannot be tested: it writes its rules with it; overlayd needs none",
-			"sudo apt-get install iptables"},
-		{"iptables-legacy",
+		{
+			"iptables", "a real flanneld cannot be tested: it writes its rules with it; overlayd needs none",
+			"sudo apt-get install iptables",
+		},
+		{
+			"iptables-legacy",
 			"overlayd passes packets through rules of the older kind with it; tests of that are skipped",
-			"sudo apt-get install iptables"},
-		{"chromium", "tests that open the report in a browser; scenarios need none",
-			"sudo apt-get install chromium"},
+			"sudo apt-get install iptables",
+		},
+		{
+			"chromium", "tests that open the report in a browser; scenarios need none",
+			"sudo apt-get install chromium",
+		},
 	} {
 		f := finding{What: p.name, Without: p.without, Fix: p.fix}
 		for _, name := range []string{p.name, "/usr/sbin/" + p.name, "/sbin/" + p.name} {

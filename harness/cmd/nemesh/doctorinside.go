@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nemesh/nemesh/harness/ns"
 	"github.com/nemesh/nemesh/harness/preflight"
 	"github.com/nemesh/nemesh/harness/sandbox"
 )
@@ -24,7 +25,7 @@ func insideSandbox(w io.Writer) error {
 	sandbox.Enter()
 	var all []finding
 	for _, f := range preflight.All() {
-		all = append(all, tried(f, f.Try()))
+		all = append(all, tried(f, f.Try(ns.Scratch)))
 	}
 	all = append(all, dropReasons(), room())
 	return json.NewEncoder(w).Encode(all)
@@ -51,8 +52,10 @@ func tried(f preflight.Feature, err error) finding {
 
 // dropReasons tries to read the kernel's reasons for freeing packets, as following a packet does.
 func dropReasons() finding {
-	f := finding{What: "drop-reasons", Without: "a lost packet is followed by captures and counters alone",
-		Fix: "sudo nemesh run: tracefs is root's"}
+	f := finding{
+		What: "drop-reasons", Without: "a lost packet is followed by captures and counters alone",
+		Fix: "sudo nemesh run: tracefs is root's",
+	}
 	err := readReasons()
 	f.OK = err == nil
 	f.Has = "tracepoint skb:kfree_skb"
@@ -87,8 +90,10 @@ func readReasons() (err error) {
 
 // room looks at the tmpfs on which worlds are laid out.
 func room() finding {
-	f := finding{What: "room", Without: "worlds that run side by side may find their disk full",
-		Fix: sandbox.SizeEnv + "=1g nemesh run, or nemesh run --procs 1"}
+	f := finding{
+		What: "room", Without: "worlds that run side by side may find their disk full",
+		Fix: sandbox.SizeEnv + "=1g nemesh run, or nemesh run --procs 1",
+	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(sandbox.Dir, &fs); err != nil {
 		f.Has = err.Error()

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,10 +18,10 @@ func enterCommand() *cobra.Command {
 		Short: "Open a shell on a node of a running or kept world",
 		Long: `Open a shell, or run a command, in the network and mount namespaces of a node, while its world
 runs or is kept (nemesh run --keep). ip, ss, tcpdump, nft and the like see that node only; kill
-and ps see the sandbox. What is started ends with the world. The machine of etcd can be entered too.
+and ps see the whole sandbox. The command ends with the world. The machine of etcd can be entered too.
 
-Whoever started a run may enter its worlds, and root may enter all. Where tcpdump wants to become
-another user, which a sandbox without root does not have, add -Z root.
+The user who started a run may enter its worlds, and root may enter all. tcpdump needs -Z root: a
+sandbox without root has no other user that it could become.
 
 The exit code is that of the command; 2 where there is no such world or node.`,
 		Example: `  nemesh enter node01
@@ -33,7 +34,7 @@ The exit code is that of the command; 2 where there is no such world or node.`,
 			if err != nil {
 				return err
 			}
-			f, err := enter.Choose(all, world, args[0])
+			w, err := enter.Choose(all, world, args[0])
 			if err != nil {
 				return err
 			}
@@ -41,10 +42,10 @@ The exit code is that of the command; 2 where there is no such world or node.`,
 			if len(command) == 0 {
 				command = []string{shell()}
 				if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-					fmt.Fprintf(os.Stderr, "%s of world %s (%s); exit leaves it\n", args[0], f.ID, f.Scenario)
+					fmt.Fprintf(os.Stderr, "%s of world %s (%s); exit leaves it\n", args[0], w.ID, w.Scenario)
 				}
 			}
-			code, err := f.Enter(args[0], command)
+			code, err := w.Enter(args[0], command)
 			if err != nil {
 				return err
 			}
@@ -79,14 +80,24 @@ func shell() string {
 	return "/bin/sh"
 }
 
-func completeNodes(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+// completeNodes offers the nodes of running worlds, and files for the command after the node.
+func completeNodes(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
+	all, _ := enter.Find() // without a world there is nothing to offer
+	world, _ := cmd.Flags().GetString("world")
+	return nodesOf(all, world), cobra.ShellCompDirectiveNoFileComp
+}
+
+// nodesOf lists the nodes of one world, or those of all worlds if id is "". Each name is listed once.
+func nodesOf(all []enter.World, id string) []string {
 	var nodes []string
-	all, _ := enter.Find()
 	for _, w := range all {
-		nodes = append(nodes, w.Nodes...)
+		if id == "" || w.ID == id {
+			nodes = append(nodes, w.Nodes...)
+		}
 	}
-	return nodes, cobra.ShellCompDirectiveNoFileComp
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
 }

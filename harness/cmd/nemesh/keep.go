@@ -3,36 +3,36 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nemesh/nemesh/harness/enter"
-	"github.com/nemesh/nemesh/harness/sandbox"
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
-// keepGrace is what Ginkgo gives a scenario after its time has run out, when worlds are kept: a person's
-// time.
-const keepGrace = "240h"
-
-// keeper holds the worlds of scenarios that failed (`nemesh run --keep`) until the first signal.
+// keeper holds the worlds of scenarios that failed (`nemesh run --keep`) until the first signal. A nil
+// keeper keeps nothing.
 type keeper struct {
 	listener net.Listener
 	shown    chan suite.Kept
 
 	mu       sync.Mutex
-	held     []net.Conn
-	released bool
+	held     []net.Conn // of worlds that are kept
+	worlds   []string   // their ids
+	released bool       // worlds were kept, and are not any more
 }
 
-// newKeeper listens for suites, at a place in the sandbox.
-func newKeeper() (*keeper, error) {
-	l, err := net.Listen("unix", filepath.Join(sandbox.Dir, "keep"))
+// newKeeper listens for suites on a socket at a path.
+func newKeeper(path string) (*keeper, error) {
+	l, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("prepare to keep a world: %w", err)
 	}
@@ -49,7 +49,7 @@ func newKeeper() (*keeper, error) {
 	return k, nil
 }
 
-// env tells the suite of the keeper. A nil keeper keeps nothing.
+// env tells the suite where the keeper is.
 func (k *keeper) env() []string {
 	if k == nil {
 		return nil
@@ -57,7 +57,7 @@ func (k *keeper) env() []string {
 	return []string{suite.KeepEnv + "=" + k.listener.Addr().String()}
 }
 
-// news gives the worlds that are kept; never anything for a nil keeper.
+// news returns the channel on which worlds arrive that are kept from now on.
 func (k *keeper) news() <-chan suite.Kept {
 	if k == nil {
 		return nil
@@ -82,11 +82,11 @@ func (k *keeper) serve(conn net.Conn) {
 		conn.Close()
 		return
 	}
-	k.held = append(k.held, conn)
+	k.held, k.worlds = append(k.held, conn), append(k.worlds, what.World)
 	k.shown <- what
 }
 
-// release lets every kept world go, and keeps none from now on. It tells whether there was any.
+// release lets every kept world go, and keeps none from then on. It reports whether there was any.
 func (k *keeper) release() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -94,33 +94,61 @@ func (k *keeper) release() bool {
 		conn.Close()
 	}
 	any := len(k.held) > 0
-	k.held, k.released = nil, k.released || any
+	k.held, k.worlds, k.released = nil, nil, k.released || any
 	return any
 }
 
-// context returns one that ends by a signal, except the one that lets kept worlds go.
-func (k *keeper) context(ctx context.Context) (context.Context, context.CancelFunc) {
+// ever reports whether a world is kept or was kept.
+func (k *keeper) ever() bool {
 	if k == nil {
-		return context.WithCancel(ctx)
+		return false
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.held) > 0 || k.released
+}
+
+// keeps returns the ids of the worlds that are kept now.
+func (k *keeper) keeps() []string {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.worlds)
+}
+
+// errLate means that the time of the run was up.
+var errLate = errors.New("the run's time is up")
+
+// context returns a context that ends by a signal or, with the cause errLate, when the time of the run is
+// up. A signal that lets kept worlds go does not end it, and neither does the time once a world is kept:
+// the scenarios that still run then have limits of their own.
+func (k *keeper) context(ctx context.Context, within time.Duration) (context.Context, context.CancelFunc) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, endings...)
-	mine, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	mine, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	late := time.NewTimer(within)
 	go func() {
 		for {
 			select {
 			case <-mine.Done():
 				return
+			case <-late.C:
+				if !k.ever() {
+					cancel(errLate)
+				}
 			case <-signals:
 				if !k.release() {
-					cancel()
+					cancel(nil)
 				}
 			}
 		}
 	}()
 	return mine, func() {
 		signal.Stop(signals)
-		cancel()
+		late.Stop()
+		cancel(nil)
 		k.listener.Close()
 	}
 }

@@ -19,14 +19,22 @@ import (
 	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/sandbox"
 	"github.com/nemesh/nemesh/harness/suite"
+	"github.com/nemesh/nemesh/reports/record"
 )
 
 // listing is what `nemesh list --json` prints. What was not asked for is absent.
 type listing struct {
 	Scenarios  []scenario     `json:"scenarios,omitempty"`
+	Labels     []listedLabel  `json:"labels,omitempty"`
 	Faults     []listedFault  `json:"faults,omitempty"`
 	Defects    []listedDefect `json:"defects,omitempty"`
 	Invariants []listedOne    `json:"invariants,omitempty"`
+}
+
+type listedLabel struct {
+	Label string `json:"label"`
+	// Scenarios is how many have the label.
+	Scenarios int `json:"scenarios"`
 }
 
 type listedOne struct {
@@ -36,8 +44,10 @@ type listedOne struct {
 
 type listedFault struct {
 	listedOne
-	Args    map[string]string `json:"args,omitempty"`
-	Lasting bool              `json:"lasting,omitempty"`
+	Component string            `json:"component"`
+	Promise   string            `json:"promise"`
+	Params    map[string]string `json:"params,omitempty"`
+	Lasting   bool              `json:"lasting,omitempty"`
 	// Scenarios is how many have the fault's label.
 	Scenarios int `json:"scenarios,omitempty"`
 }
@@ -49,14 +59,14 @@ type listedDefect struct {
 }
 
 // kinds are what can be listed.
-var kinds = []string{"scenarios", "faults", "defects", "invariants"}
+var kinds = []string{"scenarios", "labels", "faults", "defects", "invariants"}
 
 func listCommand() *cobra.Command {
 	var o runOptions
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list [scenarios|faults|defects|invariants]",
-		Short: "List scenarios with their labels, faults, defects and invariants",
+		Use:   "list [scenarios|labels|faults|defects|invariants]",
+		Short: "List scenarios, labels, faults, defects and invariants",
 		Long: `List what there is. A scenario's labels choose it in nemesh run:
 
   issue:…  the report that it comes from, such as issue:flannel-636
@@ -64,9 +74,11 @@ func listCommand() *cobra.Command {
   kind:…   what it is about, such as kind:lease
   red:…    a defect of nemesh list defects under which the scenario must fail
 
-Faults are listed with their arguments, in brackets, and what holds for each unless told otherwise.`,
+Faults are listed with what they break, their parameters, in brackets, with what holds for each unless told
+otherwise, and what the overlay promises.`,
 		Example: `  nemesh list
   nemesh list scenarios
+  nemesh list labels
   nemesh list faults --json | jq -r '.faults[].id'
   nemesh list scenarios --json | jq -r '.scenarios[] | select(.labels | index("kind:lease")).name'`,
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
@@ -97,23 +109,31 @@ Faults are listed with their arguments, in brackets, and what holds for each unl
 // list collects what is wanted. Scenarios come from the suite itself, which only starts in a sandbox.
 func list(ctx context.Context, o runOptions, wanted []string) (listing, error) {
 	var l listing
-	scenarios := slices.Contains(wanted, "scenarios")
-	if scenarios || o.suite.dir != "" || slices.Contains(wanted, "defects") {
+	scenarios, labels := slices.Contains(wanted, "scenarios"), slices.Contains(wanted, "labels")
+	if scenarios || labels || o.suite.dir != "" || slices.Contains(wanted, "defects") {
 		if err := o.findBinaries(); err != nil {
 			return l, err
 		}
 	}
-	if scenarios {
+	if scenarios || labels {
 		sandbox.Enter()
-		var err error
-		if l.Scenarios, err = o.scenarios(ctx); err != nil {
+		all, err := o.scenarios(ctx)
+		if err != nil {
 			return l, err
+		}
+		if scenarios {
+			l.Scenarios = all
+		}
+		if labels {
+			l.Labels = labelsOf(all)
 		}
 	}
 	if slices.Contains(wanted, "faults") {
 		for _, e := range fault.Catalogue() {
-			l.Faults = append(l.Faults, listedFault{listedOne{e.ID, e.About}, e.Args, e.Lasting,
-				labelled(l.Scenarios, "fault:"+e.ID)})
+			l.Faults = append(l.Faults, listedFault{
+				listedOne: listedOne{e.ID, e.About}, Component: string(e.Component), Promise: e.Promise,
+				Params: e.Params, Lasting: e.Lasting, Scenarios: labelled(l.Scenarios, record.FaultLabel+e.ID),
+			})
 		}
 	}
 	if slices.Contains(wanted, "invariants") {
@@ -138,6 +158,24 @@ func list(ctx context.Context, o runOptions, wanted []string) (listing, error) {
 		}
 	}
 	return l, nil
+}
+
+// labelsOf lists the labels by which nemesh run chooses scenarios, sorted and so by kind. Ginkgo's own
+// labels, such as that of a serial scenario, are left out: they are of no kind.
+func labelsOf(all []scenario) []listedLabel {
+	count := map[string]int{}
+	for _, s := range all {
+		for _, l := range s.Labels {
+			if label.MatchString(l) {
+				count[l]++
+			}
+		}
+	}
+	var labels []listedLabel
+	for _, l := range slices.Sorted(maps.Keys(count)) {
+		labels = append(labels, listedLabel{l, count[l]})
+	}
+	return labels
 }
 
 func labelled(all []scenario, label string) (n int) {
@@ -181,20 +219,13 @@ func (l listing) print(w io.Writer) error {
 	for _, s := range l.Scenarios {
 		fmt.Fprintf(t, "  %s\n      %s\n", s.Name, strings.Join(s.Labels, " "))
 	}
+	title("labels", len(l.Labels))
+	for _, v := range l.Labels {
+		fmt.Fprintf(t, "  %s\t%d\n", v.Label, v.Scenarios)
+	}
 	title("faults", len(l.Faults))
 	for _, f := range l.Faults {
-		var args []string
-		for _, name := range slices.Sorted(maps.Keys(f.Args)) {
-			args = append(args, name+"="+f.Args[name])
-		}
-		about := f.About
-		if f.Lasting {
-			about += " (lasts beyond its heal)"
-		}
-		if len(args) > 0 {
-			about += " [" + strings.Join(args, ", ") + "]"
-		}
-		fmt.Fprintf(t, "  %s\t%s\n", f.ID, about)
+		fmt.Fprintf(t, "  %s\t%s\t%s\n\t\tpromised: %s\n", f.ID, f.Component, f.describe(), f.Promise)
 	}
 	title("defects", len(l.Defects))
 	for _, d := range l.Defects {
@@ -205,4 +236,20 @@ func (l listing) print(w io.Writer) error {
 		fmt.Fprintf(t, "  %s\t%s\n", v.ID, v.About)
 	}
 	return t.Flush()
+}
+
+// describe says what a fault does, with its parameters.
+func (f listedFault) describe() string {
+	about := f.About
+	if f.Lasting {
+		about += " (lasts beyond its heal)"
+	}
+	var params []string
+	for _, name := range slices.Sorted(maps.Keys(f.Params)) {
+		params = append(params, name+"="+f.Params[name])
+	}
+	if len(params) > 0 {
+		about += " [" + strings.Join(params, ", ") + "]"
+	}
+	return about
 }

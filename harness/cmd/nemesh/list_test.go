@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
@@ -34,14 +35,17 @@ func TestParseScenarios(t *testing.T) {
 	if n := labelled(got, "red:deaf"); n != 1 {
 		t.Errorf("%d scenarios are red under deaf", n)
 	}
-	if l := labelsOf(append(got, got...)); !slices.Equal(l, want) {
-		t.Errorf("%q", l)
+	got = append(got, scenario{Labels: []string{"Serial", "kind:lease"}})
+	labels := []listedLabel{{"issue:flannel-1", 1}, {"kind:lease", 2}, {"red:deaf", 1}}
+	if l := labelsOf(got); !slices.Equal(l, labels) {
+		t.Errorf("%+v", l)
 	}
 }
 
 func TestListing(t *testing.T) {
 	l := listing{
 		Scenarios: []scenario{{"lease revoked", []string{"kind:lease", "red:deaf"}}},
+		Labels:    []listedLabel{{"kind:lease", 1}, {"red:deaf", 12}},
 		Defects:   nil,
 	}
 	for _, d := range parseDefects([]byte("deaf\thears no event\n" +
@@ -53,6 +57,7 @@ func TestListing(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "scenarios (1)\n  lease revoked\n      kind:lease red:deaf\n" +
+		"labels (2)\n  kind:lease  1\n  red:deaf    12\n" +
 		"defects (2)\n  deaf      hears no event\n  keep-mtu  keeps the MTU of an old device\n"
 	if b.String() != want {
 		t.Errorf("%s", b.String())
@@ -60,6 +65,38 @@ func TestListing(t *testing.T) {
 	raw, err := json.Marshal(l)
 	if err != nil || !strings.Contains(string(raw), `"defects":[{"id":"deaf","about":"hears no event"}`) {
 		t.Errorf("%s, %v", raw, err)
+	}
+}
+
+// Faults are listed, and their labels are completed, with what the table says of them.
+func TestFaultsAreDescribed(t *testing.T) {
+	l, err := list(t.Context(), runOptions{}, []string{"faults"})
+	if err != nil || len(l.Faults) != len(fault.Catalogue()) {
+		t.Fatalf("%d faults, %v", len(l.Faults), err)
+	}
+	var b strings.Builder
+	if err := l.print(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"  etcd-slow                etcd    requests to etcd and its answers are delayed [by=150ms]\n" +
+			"                                   promised: no packet lost; new pods work; agents wait\n",
+		"(lasts beyond its heal)",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+	raw, err := json.Marshal(l)
+	want := `{"id":"packet-loss","about":"packets of a node are lost","component":"node",` +
+		`"promise":"loses what the cable loses; nothing is torn down","params":{"share":"20"}}`
+	if err != nil || !strings.Contains(string(raw), want) {
+		t.Errorf("%s, %v", raw, err)
+	}
+	got := described([]listedLabel{{"fault:etcd-stop", 3}, {"fault:none", 2}, {"kind:lease", 1}})
+	stop := "fault:etcd-stop	etcd: every member of etcd ends as an operator would end it"
+	if !slices.Equal(got, []string{stop, "fault:none	scenarios: 2", "kind:lease	scenarios: 1"}) {
+		t.Errorf("%q", got)
 	}
 }
 
@@ -108,9 +145,11 @@ func TestKeptText(t *testing.T) {
 		Active:   []string{"etcd stopped"},
 	}
 	one, many := keptText(k, "bin/nemesh", 1), keptText(k, "bin/nemesh", 3)
-	for _, want := range []string{"FAIL lease revoked\n", "scenarios/a_test.go:7", "broken: etcd stopped",
+	for _, want := range []string{
+		"FAIL lease revoked\n", "scenarios/a_test.go:7", "broken: etcd stopped",
 		"    Expected\n",
-		"    bin/nemesh enter node01\n    bin/nemesh enter etcd\n", "Ctrl-C"} {
+		"    bin/nemesh enter node01\n    bin/nemesh enter etcd\n", "Ctrl-C",
+	} {
 		if !strings.Contains(one, want) {
 			t.Errorf("%q is not in\n%s", want, one)
 		}

@@ -48,7 +48,7 @@ Exit codes:
 Colours are used on a terminal only, and not when NO_COLOR is set.
 Completion: source <(nemesh completion bash), or the same with zsh, fish or powershell.`,
 		Example: `  nemesh doctor                   can it run here, and what will be skipped
-  nemesh list                     scenarios, faults, defects, invariants
+  nemesh list                     scenarios, labels, faults, defects, invariants
   nemesh run                      every scenario
   nemesh run flannel-636          those whose name matches
   nemesh run issue:flannel-520    those with the label

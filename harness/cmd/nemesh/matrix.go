@@ -175,8 +175,10 @@ func (o matrixOptions) fill(ctx context.Context, table *compare.Table, at int, c
 	if len(missing) == 0 {
 		return nil
 	}
-	one := another{bin: o.bin, reports: o.reports(c), procs: o.procs, timeout: o.timeout,
-		world: c.world.args(), filters: exactly(missing...), out: os.Stdout}
+	one := another{
+		bin: o.bin, reports: o.reports(c), procs: o.procs, timeout: o.timeout,
+		world: c.world.args(), filters: exactly(missing...), out: os.Stdout,
+	}
 	if _, err := one.run(ctx); err != nil {
 		return fmt.Errorf("%s: %w", c.name, err)
 	}

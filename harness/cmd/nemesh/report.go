@@ -72,6 +72,7 @@ func tell(w io.Writer, o *record.Outcome, out string) error {
 	for _, c := range wrong {
 		fmt.Fprintln(w, "contradiction:", c)
 	}
+	fmt.Fprint(w, text.Slowest(o))
 	fmt.Fprintln(w, "report:", filepath.Join(out, reportFile))
 	if len(wrong) > 0 {
 		return exitError(exitFailed)

@@ -41,8 +41,10 @@ func TestExitCodes(t *testing.T) {
 		"report of another version": {[]string{"report", change(t, `"version":2`, `"version":1`)}, exitUsage},
 		"report without what":       {[]string{"report"}, exitUsage},
 		"diff of the same":          {[]string{"diff", whole, whole}, exitPassed},
-		"diff that got worse": {[]string{"diff", change(t, failed, `"verdict":{"state":"passed"`),
-			whole}, exitFailed},
+		"diff that got worse": {[]string{
+			"diff", change(t, failed, `"verdict":{"state":"passed"`),
+			whole,
+		}, exitFailed},
 		"diff that got better": {[]string{"diff", whole, change(t, failed,
 			`"verdict":{"state":"passed"`)}, exitPassed},
 		"diff with something else":      {[]string{"diff", whole, "/etc/hostname"}, exitUsage},

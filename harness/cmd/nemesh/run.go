@@ -50,9 +50,12 @@ ends in the colon, such as issue: for whatever has a report. Any other is a regu
 put a dot where a name has a colon. Several labels are joined by "or", and so are several expressions; with
 both, a scenario must match one of each. nemesh list shows names and labels.
 
-With --keep, the first scenario that fails ends the run: its world is not torn down, faults and all, nothing
-further is started, and how to enter each node is printed. Ctrl-C then tears it down. What the mesh measures
-meanwhile counts as well.
+With --keep, the first scenario that fails ends the run. Its world stays as it is, with its faults; no
+further scenario is started, and the command that enters each node is printed. Ctrl-C then tears the world
+down. Neither the scenario's time limit nor --timeout does. What the mesh measures meanwhile counts as well.
+
+On a terminal the last line shows how far the run is. Elsewhere such a line is written once a minute. The
+time left is an estimate from the newest earlier runs under --reports.
 
 Exit codes: 0 all passed, 1 something failed, 2 something was not proven or the world could not be built.`,
 		Example: `  nemesh run
@@ -150,12 +153,13 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	began := time.Now()
 	var err error
 	if o.keep {
-		if o.keeper, err = newKeeper(); err != nil {
+		if o.keeper, err = newKeeper(filepath.Join(sandbox.Dir, "keep")); err != nil {
 			return exitUsage, err
 		}
+		var stop context.CancelFunc
+		ctx, stop = o.keeper.context(ctx, o.timeout)
+		defer stop()
 	}
-	ctx, stop := o.keeper.context(ctx)
-	defer stop()
 	path := filepath.Join(dir, "record.jsonl")
 	rec, err := record.Open(path)
 	if err != nil {
@@ -165,7 +169,7 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	run := about(seed)
 	run.Suite, run.Agent, run.AgentVersion = o.suite.typed, o.world.name, o.world.version
 	rec.Write(record.Event{Kind: record.KindRun, Run: run})
-	screen := newScreen(os.Stdout)
+	screen := newScreen(os.Stdout, began)
 	if o.world.choice.Agent != "" {
 		screen.print(o.world.about())
 	}
@@ -179,10 +183,11 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	if err != nil {
 		return exitUsage, err
 	}
-	failed := o.watch(ginkgo, follow, screen)
+	failed := o.watch(ginkgo, follow, screen, earlierRuns(filepath.Dir(dir), dir))
 	outcome := follow.outcome
-	late := failed != nil && time.Since(began) >= o.timeout
-	compared, code, err := o.world.compare(o.bin, outcome, outcome.Exit(), !late && ctx.Err() == nil)
+	late := o.late(ctx, failed, time.Since(began))
+	whole := !late && ctx.Err() == nil && !o.keeper.ever()
+	compared, code, err := o.world.compare(o.bin, outcome, outcome.Exit(), whole)
 	if err != nil {
 		return exitUsage, err
 	}
@@ -190,17 +195,17 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	case len(outcome.Scenarios) == 0 && failed == nil:
 		code = exitUsage
 		screen.print(nothingMatched(o.filters) + "\n")
-	case ctx.Err() != nil: // said below
 	case late:
 		code = max(code, exitUsage)
-		screen.print(fmt.Sprintf("the run's %s were over: what had not ended is not proven or was not started; "+
-			"--timeout gives more\n", o.timeout))
+		screen.print(fmt.Sprintf("the run's time of %s was up: what was running is not proven, and the rest was "+
+			"not started; --timeout gives more\n", o.timeout))
+	case ctx.Err() != nil: // said below
 	case failed != nil && code == exitPassed && outcome.Exit() == exitPassed, len(outcome.Scenarios) == 0:
 		// Ginkgo failed without a scenario failing: the suite did not start, crashed, or ran out of time.
 		code = exitUsage
 		screen.print(ginkgoSaid(dir, failed))
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !late {
 		screen.print("interrupted: what was running is not proven, and the rest was not started\n")
 		code = max(code, exitUsage)
 	}
@@ -220,7 +225,7 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	if err != nil {
 		return exitUsage, err
 	}
-	screen.print("report: " + where + "\n")
+	screen.print(text.Slowest(outcome) + "report: " + where + "\n")
 	return code, nil
 }
 
@@ -246,8 +251,10 @@ func (o *runOptions) start(ctx context.Context, dir, recordPath string, seed int
 
 // ginkgo prepares the Ginkgo CLI with the filters of this run.
 func (o *runOptions) ginkgo(ctx context.Context, more ...string) (*exec.Cmd, error) {
-	args := []string{"run", fmt.Sprintf("--procs=%d", o.procs), "--no-color", "-v", "--randomize-all=false",
-		"--timeout=" + o.timeout.String(), "--grace-period=" + o.grace()}
+	args := []string{
+		"run", fmt.Sprintf("--procs=%d", o.procs), "--no-color", "-v", "--randomize-all=false",
+		"--timeout=" + o.limit().String(), "--grace-period=10s",
+	}
 	chosen, err := parseFilters(o.filters)
 	if err != nil {
 		return nil, err
@@ -267,16 +274,30 @@ func (o *runOptions) ginkgo(ctx context.Context, more ...string) (*exec.Cmd, err
 	return cmd, nil
 }
 
-// grace is what Ginkgo gives a scenario after its time has run out.
-func (o *runOptions) grace() string {
+// limit is Ginkgo's limit of the whole run: 0, which is none, where the keeper watches the time, since
+// Ginkgo's would end a kept world as well.
+func (o *runOptions) limit() time.Duration {
 	if o.keep {
-		return keepGrace
+		return 0
 	}
-	return "10s"
+	return o.timeout
 }
 
-// watch shows scenarios as they end, until Ginkgo does; the error is Ginkgo's.
-func (o *runOptions) watch(ginkgo *exec.Cmd, follow *follower, screen *screen) error {
+// late reports whether the time of the run was up; failed is Ginkgo's error.
+func (o *runOptions) late(ctx context.Context, failed error, took time.Duration) bool {
+	if o.keep {
+		return errors.Is(context.Cause(ctx), errLate)
+	}
+	return failed != nil && took >= o.timeout
+}
+
+// watch shows how far the run is, and scenarios as they end, until Ginkgo does. The error is Ginkgo's.
+func (o *runOptions) watch(
+	ginkgo *exec.Cmd,
+	follow *follower,
+	screen *screen,
+	earlier <-chan text.Earlier,
+) error {
 	ended := make(chan error, 1)
 	go func() { ended <- ginkgo.Wait() }()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -287,10 +308,16 @@ func (o *runOptions) watch(ginkgo *exec.Cmd, follow *follower, screen *screen) e
 			screen.print(screen.style.Failure(s) + "\n")
 		}
 	}
+	var known text.Earlier
+	defer screen.clear()
 	for {
 		select {
+		case known = <-earlier:
 		case <-tick.C:
 			follow.read(show)
+			p := text.ProgressOf(follow.outcome, known, o.procs, record.Now())
+			p.Kept = o.keeper.keeps()
+			screen.progress(p, time.Now())
 		case k := <-o.keeper.news():
 			screen.print(keptText(k, typed(), worlds()))
 		case err := <-ended:
@@ -320,22 +347,6 @@ func ginkgoSaid(dir string, err error) string {
 	return fmt.Sprintf("the suite did not run to its end (%v). Its last lines:\n  %s\n", err,
 		strings.Join(lines, "\n  "))
 }
-
-// screen is where people look.
-type screen struct {
-	out   io.Writer
-	style text.Style
-}
-
-// newScreen uses colours on a terminal, unless NO_COLOR is set (no-color.org).
-func newScreen(f *os.File) *screen {
-	info, err := f.Stat()
-	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
-	_, plain := os.LookupEnv("NO_COLOR")
-	return &screen{out: f, style: text.Style{Color: terminal && !plain}}
-}
-
-func (s *screen) print(t string) { fmt.Fprint(s.out, t) }
 
 // follower reads a record while it is written.
 type follower struct {

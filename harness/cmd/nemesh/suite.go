@@ -21,8 +21,8 @@ import (
 	"github.com/nemesh/nemesh/harness/suite"
 )
 
-// compiledEnv names the environment variable with which a nemesh that has compiled a suite tells those that it
-// starts: itself in the sandbox, and one for each defect.
+// compiledEnv names the environment variable with which a nemesh that has compiled a suite tells those
+// that it starts: itself in the sandbox, and one for each defect.
 const compiledEnv = "NEMESH_COMPILED_SUITE"
 
 // suiteFlag chooses the scenarios: those of this repository, or a suite of the user's.
@@ -46,8 +46,8 @@ func (s *suiteFlag) args() []string {
 	return []string{"--suite=" + s.dir}
 }
 
-// find finds the compiled suite, and compiles a user's. bin is the folder of the binaries, "" for where nemesh
-// is; it returns the one to use. Where that lacks what a run of a user's suite needs, it is built.
+// find finds the compiled suite, and compiles a user's. bin is the folder of the binaries, "" for where
+// nemesh is; it returns the one to use. Where that lacks what a run of a user's suite needs, it is built.
 func (s *suiteFlag) find(bin string) (string, error) {
 	named := bin != ""
 	bin, err := folder(bin)
@@ -63,8 +63,10 @@ func (s *suiteFlag) find(bin string) (string, error) {
 		return "", fmt.Errorf("find the suite: %w", err)
 	}
 	if strings.HasPrefix(s.dir+"/", "/run/") {
-		return "", fmt.Errorf("the suite %s is under /run, of which the sandbox has one of its own: move it elsewhere",
-			s.dir)
+		return "", fmt.Errorf(
+			"the suite %s is under /run, of which the sandbox has one of its own: move it elsewhere",
+			s.dir,
+		)
 	}
 	if before, ok := strings.CutPrefix(os.Getenv(compiledEnv), s.dir+"\n"); ok {
 		s.test, bin, _ = strings.Cut(before, "\n")
@@ -152,8 +154,8 @@ func (s *suiteFlag) ask(ctx context.Context, bin string) (suite.Answer, error) {
 	return a, nil
 }
 
-// prepare has the flags of a run mean what the user's suite has of its own: its agents, and the failures that
-// are expected of them, in its folder baselines.
+// prepare has the flags of a run mean what the user's suite has of its own: its agents, and the failures
+// that are expected of them, in its folder baselines.
 func (s *suiteFlag) prepare(ctx context.Context, w *worldFlags, bin string) error {
 	if s.dir == "" {
 		return nil
@@ -221,4 +223,6 @@ func (t told) KeyPrefix() string {
 }
 
 // Version implements driver.Versioned; "" where the agent cannot be asked.
+//
+//nolint:unparam // the error is the interface's
 func (t told) Version(context.Context) (string, error) { return t.AgentAnswer.Version, nil }

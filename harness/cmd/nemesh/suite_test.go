@@ -94,7 +94,7 @@ func TestAgentOfAnotherModule(t *testing.T) {
 		t.Errorf("exit code %d, want %q in:\n%s", code, want, said)
 	}
 	code, said = nemesh(t, ".", "list", "invariants", "--suite", outside, "--bin", bin)
-	for _, want := range []string{"nodes-forward", "Every node forwards packets.", "no-panic"} {
+	for _, want := range []string{"nodes-forward", "Nodes forward.", "no-panic"} {
 		if code != exitPassed || !strings.Contains(said, want) {
 			t.Errorf("exit code %d, want %q in:\n%s", code, want, said)
 		}

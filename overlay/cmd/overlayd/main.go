@@ -1,8 +1,8 @@
-// Command overlayd is the agent of a flannel-compatible overlay network: it leases a subnet for its node in
-// etcd, tells the CNI plugin, and keeps the kernel's devices, routes, neighbours and rules.
+// Command overlayd is the agent of a flannel-compatible overlay network. It leases a subnet for its node in
+// etcd, writes it for the CNI plugin, and keeps the kernel's devices, routes, neighbours and rules.
 //
-// Exit codes: 0 after SIGTERM or SIGINT, with the data plane left in place; 1 after an error that a restart
-// may cure; 64 for a wrong command line. A second signal kills.
+// Exit codes: 0 after SIGTERM or SIGINT, and the data plane stays; 1 after an error that a restart may fix;
+// 64 for a wrong command line. A second signal kills it.
 package main
 
 import (

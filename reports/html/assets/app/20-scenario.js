@@ -32,7 +32,7 @@ N.scenario = (id, around) => {
     if (clusters.length > 1) section.append(E("h2", { text: "Cluster " + (i + 1) + " of " + clusters.length }));
     const line = N.timeline(view, c, s, i);
     const left = E("div", {}, E("h2", {}, "Timeline", E("small", {
-      text: [c.agent, c.nodes.length - 1 + " nodes", c.network].filter(Boolean).join(" · ") })), line.element);
+      text: [c.agent, N.plural(c.nodes.filter(n => n.role === "node").length, "node"), c.network].filter(Boolean).join(" · ") })), line.element);
     const right = E("div", {}, E("h2", {}, "Topology", E("small", { text: "at the cursor" })),
       N.topology(view, c, s), N.steps(view, c, s), N.logs(view, c));
     section.append(E("div", { class: "cols" }, left, right));
@@ -52,11 +52,25 @@ N.beneath = (c, s, i) => {
   const E = N.el, parts = [];
   if (i === 0 && s.reach && s.reach.length) parts.push(E("h2", { text: "Expected and actual reachability" }), N.reach(s.reach));
   if (i === 0 && s.invariants && s.invariants.length) parts.push(E("h2", { text: "Invariants" }), N.invariants(s.invariants));
+  if (c && c.faults.length) parts.push(E("h2", { text: "What was broken" }), N.faults(c));
   if (c && c.moments.length) parts.push(E("h2", {}, "Kernel and leases",
     E("small", { text: c.moments.map(m => m.when).join(", ") })), N.state(c));
   if (i === 0 && s.message) parts.push(E("details", { class: "dump" }, E("summary", { text: "The whole message of the assertion" }),
     E("pre", { class: "message", tabindex: 0, text: s.message })));
   return parts;
+};
+
+// The faults of a cluster: what each is, and what should be felt.
+N.faults = c => {
+  const E = N.el, lanes = [...new Set(c.faults.map(f => f.lane))];
+  const params = f => Object.entries(f.params || {}).map(([k, v]) => k + "=" + v).join(" ");
+  return E("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "What was broken" }, E("table", { class: "diff faults" },
+    E("thead", {}, E("tr", {}, ["fault", "id", "component", "at", "with", "promised"].map(text => E("th", { scope: "col", text })))),
+    E("tbody", {}, lanes.map(lane => {
+      const all = c.faults.filter(f => f.lane === lane), f = all[0];
+      return E("tr", {}, [f.name + (all.length > 1 ? " ×" + all.length : ""), f.id || "", f.component, (f.nodes || []).join(", "), params(f), f.promised]
+        .map(text => E("td", { text })));
+    }))));
 };
 
 N.rerun = command => {

@@ -2,8 +2,10 @@
 N.lanes = c => {
   const lanes = [];
   if (c.steps.length) lanes.push({ name: "steps", kind: "steps" });
-  const names = [...new Set(c.faults.map(f => f.name))];
-  for (const n of names) lanes.push({ name: n, kind: "fault", fault: true, of: c.faults.filter(f => f.name === n) });
+  for (const lane of new Set(c.faults.map(f => f.lane))) {
+    const of = c.faults.filter(f => f.lane === lane);
+    lanes.push({ name: of[0].name, kind: "fault", fault: true, of });
+  }
   if (c.marks.some(m => m.kind === "start" || m.kind === "exit")) lanes.push({ name: "agents, etcd", kind: "process" });
   if (c.marks.some(m => m.kind === "lease" || m.kind === "unseen")) lanes.push({ name: "leases and keys", kind: "lease" });
   if (c.icmp && c.icmp.length) lanes.push({ name: "ICMP errors", kind: "icmp" });

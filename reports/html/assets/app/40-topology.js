@@ -1,10 +1,10 @@
-// The cluster as it was at the moment under the cursor: etcd and the switch above, nodes with their pods below, and an
-// arc for each pair that pings.
+// The cluster as it was at the moment under the cursor: the control plane and the switch above, nodes with their pods
+// below, and an arc for each pair that pings.
 N.topology = (view, c, s) => {
-  const S = N.svg, nodes = c.nodes.filter(n => n[0] !== "etcd"), etcd = c.nodes.find(n => n[0] === "etcd");
+  const S = N.svg, nodes = c.nodes.filter(n => n.role === "node"), members = c.nodes.filter(n => n.role !== "node");
   const podsOf = n => c.pods.filter(p => p.node === n);
-  const wide = nodes.map(n => Math.max(118, podsOf(n[0]).length * 62 + 14));
-  const gap = 18, width = Math.max(wide.reduce((a, w) => a + w + gap, gap), 420);
+  const wide = nodes.map(n => Math.max(118, podsOf(n.name).length * 62 + 14));
+  const gap = 18, width = Math.max(wide.reduce((a, w) => a + w + gap, gap), members.length * (120 + gap) + gap, 420);
   const place = new Map(), boxes = [];
   let x = (width - wide.reduce((a, w) => a + w + gap, -gap)) / 2;
   const nodeY = 108, podY = nodeY + 46, switchY = 68;
@@ -16,28 +16,33 @@ N.topology = (view, c, s) => {
   const left = (x, y, t, cls) => { const e = text(x, y, t, cls); e.setAttribute("text-anchor", "start"); return e; };
   const bar = S("rect", { class: "box", x: 16, y: switchY - 9, width: width - 32, height: 18, rx: 3 });
   front.append(bar, left(24, switchY + 4, "switch"));
-  const box = (name, addr, bx, y, w, h) => {
+  const box = ({ name, addr, role }, bx, y, w, h) => {
     const e = S("rect", { class: "box", x: bx, y, width: w, height: h, rx: 4 }), sub = left(bx + 9, y + 30, addr, "sub");
     front.append(e, left(bx + 9, y + 17, name), sub);
-    boxes.push({ name, addr, e, sub });
+    boxes.push({ name, addr, role, e, sub });
   };
   const uplink = (px, y0, y1) => links.append(S("path", { class: "link quiet", d: `M${px} ${y0}V${y1}` }));
-  if (etcd) { box("etcd", etcd[1], width / 2 - 60, 8, 120, 36); uplink(width / 2, 44, switchY - 9); }
+  members.forEach((m, i) => {
+    const mid = width / 2 + (i - (members.length - 1) / 2) * (120 + gap);
+    box(m, mid - 60, 8, 120, 36);
+    uplink(mid, 44, switchY - 9);
+  });
   nodes.forEach((n, i) => {
-    box(n[0], n[1], x, nodeY, wide[i], 76);
+    box(n, x, nodeY, wide[i], 76);
     // The uplink is on the right, where no text is: there goes the path of a followed packet.
     const port = x + wide[i] - 16;
     uplink(port, switchY + 9, nodeY);
-    place.set(n[0], { x: x + wide[i] / 2, y: nodeY + 76, top: nodeY, port });
-    const own = podsOf(n[0]), step = wide[i] / Math.max(own.length, 1);
+    place.set(n.name, { x: x + wide[i] / 2, y: nodeY + 76, top: nodeY, port });
+    const own = podsOf(n.name), step = wide[i] / Math.max(own.length, 1);
     own.forEach((p, k) => {
-      const px = x + step * (k + 0.5), short = p.name.startsWith(n[0] + "-") ? p.name.slice(n[0].length + 1) : p.name;
+      // The node's name stands above: a pod that is called after it is labelled by the rest.
+      const px = x + step * (k + 0.5), short = p.name.startsWith(n.name + "-") ? p.name.slice(n.name.length + 1) : p.name;
       const e = S("rect", { class: "pod", x: px - 28, y: podY, width: 56, height: 20, rx: 3 }), title = S("title");
       title.textContent = p.name + " " + p.addr;
       e.append(title);
       const label = text(px, podY + 14, short.length > 9 ? short.slice(0, 8) + "…" : short);
       front.append(e, label);
-      place.set(p.name, { x: px, y: podY + 20, top: podY, node: n[0] });
+      place.set(p.name, { x: px, y: podY + 20, top: podY, node: n.name });
       boxes.push({ pod: p, e, label });
     });
     x += wide[i] + gap;
@@ -59,16 +64,16 @@ N.topology = (view, c, s) => {
     arcs.push({ p, e });
   }
   svg.setAttribute("viewBox", `0 0 ${width} ${nodeY + 76 + depth + 12}`);
-  if (s.traces && s.traces.length) N.drawPath(paths, s.traces[0], place, switchY);
+  if (s.traces && s.traces.length) N.drawPath(paths, s.traces[0], place, switchY, c.device);
   const legend = N.el("p", { class: "legend" });
 
   const update = t => {
-    const broken = N.brokenAt(c, t).map(f => f.name);
+    const broken = N.brokenAt(c, t);
     for (const b of boxes) {
       if (b.pod) { const here = t >= b.pod.from && (!b.pod.to || t < b.pod.to); b.e.style.opacity = b.label.style.opacity = here ? 1 : 0.25; continue; }
       const runs = N.runsAt(c, b.name, t);
-      b.e.setAttribute("class", "box" + (runs === false ? " down" : "") + (broken.some(f => f.includes(b.name)) ? " hit" : ""));
-      b.sub.textContent = runs === false ? (b.name === "etcd" ? "not running" : "no agent") : b.addr;
+      b.e.setAttribute("class", "box" + (runs === false ? " down" : "") + (broken.some(f => N.isAt(f, b)) ? " hit" : ""));
+      b.sub.textContent = runs === false ? (b.role === "node" ? "no agent" : "not running") : b.addr;
     }
     let losing = 0, silent = 0;
     for (const { p, e } of arcs) {
@@ -83,6 +88,9 @@ N.topology = (view, c, s) => {
   return N.el("div", {}, svg, legend);
 };
 
+// Whether a fault is at a machine: at one of those that it names or, if it names none, at the control plane that it is of.
+N.isAt = (fault, machine) => fault.nodes && fault.nodes.length ? fault.nodes.includes(machine.name) : fault.component === machine.role;
+
 // Whether the process of a machine runs at a time; undefined when none was ever started.
 N.runsAt = (c, machine, t) => {
   let n, ever = false;
@@ -95,13 +103,13 @@ N.runsAt = (c, machine, t) => {
 };
 
 // The way of a followed packet, up to the hop at which it died.
-N.drawPath = (group, trace, place, switchY) => {
+N.drawPath = (group, trace, place, switchY, device) => {
   const dead = N.deadHop(trace), at = h => {
     const n = place.get(h.node === "switch" ? h.device : h.node); // a port of the switch has the name of its node
     if (!n) return null;
     if (n.node) return [n.x, n.top + 3]; // a pod
     // From the uplink down: the overlay's device, the bridge, the pod's cable.
-    const deep = h.device === "eth0" ? 2 : h.device.includes(".") ? 14 : h.device === "cni0" ? 27 : 38;
+    const deep = h.device === "eth0" ? 2 : h.device === device ? 14 : h.device === "cni0" ? 27 : 38;
     return [n.port, h.node === "switch" ? switchY : n.top + deep];
   };
   for (const way of ["request", "reply"]) {

@@ -1,7 +1,8 @@
-package follow
+package observe
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -9,6 +10,41 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 )
+
+// families by the names that nft uses (linux/netfilter.h).
+var families = map[uint8]string{
+	unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_ARP: "arp", unix.NFPROTO_NETDEV: "netdev",
+	unix.NFPROTO_BRIDGE: "bridge", unix.NFPROTO_IPV6: "ip6",
+}
+
+// FamilyName returns the name that nft has for a family of tables, by its NFPROTO number.
+func FamilyName(family uint8) string {
+	if name, ok := families[family]; ok {
+		return name
+	}
+	return fmt.Sprintf("family %d", family)
+}
+
+// exactText writes down all that a rule does.
+func exactText(exprs []expr.Any) string {
+	var parts []string
+	for _, e := range exprs {
+		if _, ok := e.(*expr.Counter); ok {
+			continue // what it has counted is not what it does
+		}
+		raw, err := json.Marshal(e)
+		if err != nil {
+			raw = fmt.Appendf(nil, "%+v", e)
+		}
+		parts = append(parts, kindOf(e)+string(raw))
+	}
+	return strings.Join(parts, " ")
+}
+
+// kindOf is the name of an expression's type.
+func kindOf(e expr.Any) string {
+	return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", e), "*expr."))
+}
 
 // ruleText renders a rule much as nft does. What it does not know it names in brackets, so that nothing of a
 // rule is left out silently.
@@ -50,7 +86,7 @@ func ruleText(exprs []expr.Any) string {
 		case *expr.Verdict:
 			parts = append(parts, verdictText(e))
 		default:
-			parts = append(parts, "["+strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", e), "*expr."))+"]")
+			parts = append(parts, "["+kindOf(e)+"]")
 		}
 	}
 	return strings.Join(parts, " ")
