@@ -87,6 +87,7 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 	It("ADD before the node has a subnet says so, leaks nothing, and works when it has one",
 		Label("issue:flannel-2437"), suite.Red("guess-subnet"), func(ctx SpecContext) {
 			c := alone(ctx)
+			c.Needs(suite.FeatureSubnetFile)
 			_, err := c.AddPod(ctx, "node02", "early")
 			Expect(err).To(And(MatchError(ContainSubstring("subnet.env")), saysOurs(c, "node02", "agent")))
 			Expect(leftovers(c, "node02")).To(BeEmpty())
@@ -112,6 +113,7 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 		Entry("when the plugin's cache is truncated", SpecTimeout(2*time.Minute), Label("issue:flannel-1662"),
 			suite.Red("cache-before-del"),
 			func(ctx context.Context, c *suite.Cluster, m *suite.Machine, p *suite.Pod) {
+				c.Needs(suite.FeatureSubnetFile) // an agent without it has another plugin
 				c.Inject(ctx, suite.Done{
 					Node: m.Name(), What: "plugin's cache truncated",
 					Do: func(*suite.Machine) error { return os.Truncate("/var/lib/cni/flannel/"+p.Name, 0) },
@@ -120,6 +122,7 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 		Entry("when the plugin's cache is gone", SpecTimeout(2*time.Minute), Label("issue:flannel-1662"),
 			suite.Red("cache-before-del"),
 			func(ctx context.Context, c *suite.Cluster, m *suite.Machine, p *suite.Pod) {
+				c.Needs(suite.FeatureSubnetFile)
 				c.Inject(ctx, suite.FileDeleted{Node: m.Name(), Path: "/var/lib/cni/flannel/" + p.Name})
 			}),
 		Entry("when it is repeated after the delegate has failed", SpecTimeout(2*time.Minute),
@@ -161,6 +164,7 @@ var _ = Describe("CNI", Label("kind:cni"), func() {
 	// were never freed, until none was left. Right: garbage collection frees them.
 	It("GC frees what pods that vanished have held, until the range is exhausted and after",
 		suite.Long, Label("issue:plugins-252"), suite.Red("gc-nothing"), func(ctx SpecContext) {
+			suite.Needs(suite.FeatureKeys)
 			c := chaos.Cluster(ctx, suite.Options{
 				Nodes: 2, Network: prefix("172.16.0.0/20"), SubnetLen: 28,
 			})

@@ -181,6 +181,7 @@ var _ = Describe("etcd endpoints", Label("kind:survival", "issue:flannel-1633"),
 	// flannel#1633, #323. Reported: an agent that started before etcd ended, and was not started again.
 	// Right: it waits.
 	It("may appear after the agent", suite.Red("exit-without-etcd"), func(ctx SpecContext) {
+		suite.Needs(suite.FeatureKeys)
 		c := chaos.Cluster(ctx, suite.Options{Nodes: 2, Idle: []string{"node01", "node02"}})
 		Expect(c.Etcd().Stop(ctx)).To(Succeed())
 		for _, n := range c.Nodes() {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -104,7 +105,8 @@ func (c *Cluster) KnowsOnly(names ...string) error {
 }
 
 // DataPlane lists what the overlay holds in a node's kernel, so that two moments can be compared: its device
-// without the index, addresses, routes, permanent neighbours and forwarding entries, and its rules.
+// without the index, addresses, routes, permanent neighbours and forwarding entries, and its rules. Of one
+// without a device it lists the routes by way of others.
 func (c *Cluster) DataPlane(name string) ([]string, error) {
 	n, err := c.Node(name)
 	if err != nil {
@@ -114,11 +116,12 @@ func (c *Cluster) DataPlane(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	mark := cmp.Or(n.Device(), " via ") // of an overlay without a device: its routes by way of others
 	s := state.Lines()
 	var lines []string
 	for _, part := range [][]string{s.Links, s.Addresses, s.Routes, s.Neighbours, s.FDB, s.Rules} {
 		for _, l := range part {
-			ours := strings.Contains(l, n.Device()) || strings.HasPrefix(l, "rules")
+			ours := strings.Contains(l, mark) || strings.HasPrefix(l, "rules")
 			if ours && !strings.Contains(l, "fe80") && !strings.HasSuffix(l, "NOARP") {
 				lines = append(lines, l)
 			}
