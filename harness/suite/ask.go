@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/harness/fault"
 )
 
 const (
@@ -22,6 +23,7 @@ const (
 type Answer struct {
 	Agents     []AgentAnswer     `json:"agents,omitempty"`
 	Invariants []InvariantAnswer `json:"invariants,omitempty"`
+	Faults     []FaultAnswer     `json:"faults,omitempty"`
 }
 
 // AgentAnswer is a driver that the suite registers.
@@ -37,6 +39,16 @@ type AgentAnswer struct {
 type InvariantAnswer struct {
 	ID        string `json:"id"`
 	Statement string `json:"statement"`
+}
+
+// FaultAnswer is a row of the suite's table of faults, those of nemesh among them.
+type FaultAnswer struct {
+	ID        string            `json:"id"`
+	About     string            `json:"about"`
+	Component string            `json:"component"`
+	Promise   string            `json:"promise"`
+	Params    map[string]string `json:"params,omitempty"`
+	Lasting   bool              `json:"lasting,omitempty"`
 }
 
 // answer writes what the suite has of its own.
@@ -57,6 +69,9 @@ func answer(ctx context.Context, w io.Writer) error {
 	}
 	for _, v := range registered.list() {
 		a.Invariants = append(a.Invariants, InvariantAnswer{v.ID, v.Statement})
+	}
+	for _, e := range fault.Catalogue() {
+		a.Faults = append(a.Faults, FaultAnswer{e.ID, e.About, string(e.Component), e.Promise, e.Params, e.Lasting})
 	}
 	if err := json.NewEncoder(w).Encode(a); err != nil {
 		return fmt.Errorf("say what the suite has: %w", err)

@@ -128,8 +128,12 @@ func list(ctx context.Context, o runOptions, wanted []string) (listing, error) {
 			l.Labels = labelsOf(all)
 		}
 	}
+	own, err := o.suite.ask(ctx, o.bin)
+	if err != nil {
+		return l, err
+	}
 	if slices.Contains(wanted, "faults") {
-		for _, e := range fault.Catalogue() {
+		for _, e := range withOwn(fault.Catalogue(), own) {
 			l.Faults = append(l.Faults, listedFault{
 				listedOne: listedOne{e.ID, e.About}, Component: string(e.Component), Promise: e.Promise,
 				Params: e.Params, Lasting: e.Lasting, Scenarios: labelled(l.Scenarios, record.FaultLabel+e.ID),
@@ -139,10 +143,6 @@ func list(ctx context.Context, o runOptions, wanted []string) (listing, error) {
 	if slices.Contains(wanted, "invariants") {
 		for _, v := range checker.All() {
 			l.Invariants = append(l.Invariants, listedOne{v.ID, v.Statement})
-		}
-		own, err := o.suite.ask(ctx, o.bin)
-		if err != nil {
-			return l, err
 		}
 		for _, v := range own.Invariants {
 			l.Invariants = append(l.Invariants, listedOne{v.ID, v.Statement})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nemesh/nemesh/harness/build"
 	"github.com/nemesh/nemesh/harness/driver"
+	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/sandbox"
 	"github.com/nemesh/nemesh/harness/suite"
@@ -152,6 +153,19 @@ func (s *suiteFlag) ask(ctx context.Context, bin string) (suite.Answer, error) {
 			"  func TestMain(m *testing.M) { suite.Main(m) }", s.dir)
 	}
 	return a, nil
+}
+
+// withOwn adds the faults that a user's suite has registered.
+func withOwn(known []fault.Entry, own suite.Answer) []fault.Entry {
+	for _, f := range own.Faults {
+		if !slices.ContainsFunc(known, func(e fault.Entry) bool { return e.ID == f.ID }) {
+			known = append(known, fault.Entry{
+				ID: f.ID, About: f.About, Component: fault.Component(f.Component), Promise: f.Promise, Params: f.Params,
+				Lasting: f.Lasting,
+			})
+		}
+	}
+	return known
 }
 
 // prepare has the flags of a run mean what the user's suite has of its own: its agents, and the failures

@@ -94,10 +94,15 @@ func TestAgentOfAnotherModule(t *testing.T) {
 	if want := "or a name: ours, static-routes"; code != exitUsage || !strings.Contains(said, want) {
 		t.Errorf("exit code %d, want %q in:\n%s", code, want, said)
 	}
-	code, said = nemesh(t, ".", "list", "invariants", "--suite", outside, "--bin", bin)
-	for _, want := range []string{"nodes-forward", "Nodes forward.", "no-panic"} {
-		if code != exitPassed || !strings.Contains(said, want) {
-			t.Errorf("exit code %d, want %q in:\n%s", code, want, said)
+	for kind, wanted := range map[string][]string{
+		"invariants": {"nodes-forward", "Nodes forward.", "no-panic"},
+		"faults":     {"static-route-delete", "a static route is deleted", "etcd-stop"},
+	} {
+		code, said = nemesh(t, ".", "list", kind, "--suite", outside, "--bin", bin)
+		for _, want := range wanted {
+			if code != exitPassed || !strings.Contains(said, want) {
+				t.Errorf("exit code %d, want %q in:\n%s", code, want, said)
+			}
 		}
 	}
 }
