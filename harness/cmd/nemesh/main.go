@@ -72,6 +72,7 @@ Completion: source <(nemesh completion bash), or the same with zsh, fish or powe
 		matrixCommand(),
 		bisectCommand(),
 		detectCommand(),
+		newCommand(),
 	)
 	for _, cmd := range root.Commands() {
 		completeVariant(cmd)
