@@ -52,7 +52,8 @@ func aliases(t *testing.T) map[string]string {
 // Whatever a method of a cluster takes or returns can be named by a module that imports suite alone.
 func TestTypesHaveNames(t *testing.T) {
 	named := aliases(t)
-	for _, on := range []reflect.Type{reflect.TypeFor[*Cluster](), reflect.TypeFor[*Suite](), reflect.TypeFor[World]()} {
+	types := []reflect.Type{reflect.TypeFor[*Cluster](), reflect.TypeFor[*Suite](), reflect.TypeFor[World]()}
+	for _, on := range types {
 		for m := range on.Methods() {
 			for i := range m.Type.NumIn() + m.Type.NumOut() {
 				var v reflect.Type
@@ -64,7 +65,8 @@ func TestTypesHaveNames(t *testing.T) {
 				for v.Name() == "" && slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice}, v.Kind()) {
 					v = v.Elem()
 				}
-				inside := strings.HasPrefix(v.PkgPath(), "github.com/nemesh/nemesh/") && v != reflect.TypeFor[Cluster]() &&
+				inside := strings.HasPrefix(v.PkgPath(), "github.com/nemesh/nemesh/") &&
+					v != reflect.TypeFor[Cluster]() &&
 					v != reflect.TypeFor[Suite]()
 				if inside && named[v.String()] == "" {
 					t.Errorf("%s of %s has %s, for which suite has no name", m.Name, on, v)
@@ -103,7 +105,8 @@ func TestFaultsHaveNames(t *testing.T) {
 // Every exported function and method of suite has a doc comment and is used in an Example.
 func TestExamplesNameEveryVerb(t *testing.T) {
 	var shown strings.Builder
-	for _, f := range parsed(t, ".", func(i fs.FileInfo) bool { return strings.HasPrefix(i.Name(), "example") }) {
+	examples := func(i fs.FileInfo) bool { return strings.HasPrefix(i.Name(), "example") }
+	for _, f := range parsed(t, ".", examples) {
 		ast.Inspect(f, func(n ast.Node) bool {
 			if id, ok := n.(*ast.Ident); ok {
 				shown.WriteString(id.Name + "\n")

@@ -176,9 +176,9 @@ func (s *Switch) connect(port string, machine netns.NsHandle, uplink string, add
 // forwardsWithin bounds waiting for a port that forwards.
 const forwardsWithin = 5 * time.Second
 
-// awaitForwarding waits until the bridge forwards at a port. That is when the kernel's link watch has seen the
-// carrier of the other end (net/core/link_watch.c, br_port_carrier_check), which waits for its turn when other
-// links come and go: until then all that is sent there is lost.
+// awaitForwarding waits until the bridge forwards at a port. That is when the kernel's link watch has seen
+// the carrier of the other end (net/core/link_watch.c, br_port_carrier_check), which waits for its turn
+// when other links come and go: until then all that is sent there is lost.
 func (s *Switch) awaitForwarding(port string) error {
 	return wait.Within(context.Background(), forwardsWithin, time.Millisecond, func(context.Context) error {
 		link, err := s.nl.LinkByName(port)

@@ -39,9 +39,9 @@ func newCommand() *cobra.Command {
 	scenario := &cobra.Command{
 		Use:   "scenario NAME",
 		Short: "Write a Go module with a scenario that runs as it is",
-		Long: `Write a folder NAME with a Go module of its own and a scenario in it that runs as it is. In a Go module
-that is there already the folder is a package of it; in the nemesh repository the scenario is written to
-scenarios/NAME_test.go. NAME is small letters, digits and hyphens. Nothing is overwritten.`,
+		Long: `Write a folder NAME with a Go module of its own and a scenario in it that runs as it is. In a
+Go module that is there already the folder is a package of it. In the nemesh repository the scenario
+is written to scenarios/NAME_test.go. NAME is small letters, digits and hyphens. Nothing is overwritten.`,
 		Example: `  nemesh new scenario etcd-away
   nemesh run --suite etcd-away`,
 		Args: cobra.ExactArgs(1),
@@ -49,8 +49,9 @@ scenarios/NAME_test.go. NAME is small letters, digits and hyphens. Nothing is ov
 			return writeScenario(cmd.OutOrStdout(), args[0], checkout)
 		},
 	}
-	scenario.Flags().StringVar(&checkout, "nemesh", "", "`folder` of a checkout of nemesh to use (default: the "+
-		"one in which nemesh was built, or its version)")
+	scenario.Flags().
+		StringVar(&checkout, "nemesh", "", "`folder` of a checkout of nemesh to use (default: the "+
+			"one in which nemesh was built, or its version)")
 	cmd.AddCommand(scenario)
 	return cmd
 }
@@ -61,8 +62,10 @@ var scenarioName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 // writeScenario writes a first scenario for the working directory, and says what to type next.
 func writeScenario(out io.Writer, name, checkout string) error {
 	if !scenarioName.MatchString(name) {
-		return fmt.Errorf("%q is no name for a scenario: small letters, digits and hyphens make one, such as etcd-away",
-			name)
+		return fmt.Errorf(
+			"%q is no name for a scenario: small letters, digits and hyphens make one, such as etcd-away",
+			name,
+		)
 	}
 	s := newScenario{Name: name, Package: "chaos", Module: build.Module}
 	module, err := moduleAbove(".")
@@ -139,8 +142,8 @@ func modulePath(mod []byte) string {
 // goVersion reads the version of Go that a go.mod asks for.
 var goVersion = regexp.MustCompile(`(?m)^go (\S+)`)
 
-// require finds which nemesh the module is to require: a checkout, the one in which this program was built, or
-// its version.
+// require finds which nemesh the module is to require: a checkout, the one in which this program was
+// built, or its version.
 func (s *newScenario) require(checkout string) error {
 	named := checkout != ""
 	if !named {
@@ -154,7 +157,10 @@ func (s *newScenario) require(checkout string) error {
 	if err != nil {
 		return fmt.Errorf("find the checkout of nemesh: %w", err)
 	}
-	if mod, err := os.ReadFile(filepath.Join(checkout, "go.mod")); err == nil && modulePath(mod) == build.Module {
+	if mod, err := os.ReadFile(
+		filepath.Join(checkout, "go.mod"),
+	); err == nil &&
+		modulePath(mod) == build.Module {
 		s.Checkout, s.Version = checkout, "v0.0.0"
 		if found := goVersion.FindSubmatch(mod); found != nil {
 			s.Go = string(found[1])
@@ -166,8 +172,11 @@ func (s *newScenario) require(checkout string) error {
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok || !strings.HasPrefix(info.Main.Version, "v") {
-		return fmt.Errorf("this nemesh does not know its version: name a checkout with --nemesh, or install nemesh "+
-			"with: go install %s/harness/cmd/nemesh@latest", build.Module)
+		return fmt.Errorf(
+			"this nemesh does not know its version: name a checkout with --nemesh, or install nemesh "+
+				"with: go install %s/harness/cmd/nemesh@latest",
+			build.Module,
+		)
 	}
 	s.Version, s.Go = info.Main.Version, strings.TrimPrefix(info.GoVersion, "go")
 	return nil

@@ -60,7 +60,10 @@ func inDir(t *testing.T, files map[string]string) {
 }
 
 func TestNewScenarioInTheRepository(t *testing.T) {
-	inDir(t, map[string]string{"go.mod": "module " + build.Module + "\n", "scenarios/x_test.go": "package scenarios\n"})
+	inDir(
+		t,
+		map[string]string{"go.mod": "module " + build.Module + "\n", "scenarios/x_test.go": "package scenarios\n"},
+	)
 	var said bytes.Buffer
 	if err := writeScenario(&said, "my-report", ""); err != nil {
 		t.Fatal(err)
@@ -90,7 +93,8 @@ func TestNewScenarioInAnotherModule(t *testing.T) {
 	if _, err := os.Stat("my-report/go.mod"); err == nil {
 		t.Error("a module is made within a module")
 	}
-	for _, want := range []string{"my-report/suite_test.go", "my-report/my-report_test.go", "my-report/README.md"} {
+	written := []string{"my-report/suite_test.go", "my-report/my-report_test.go", "my-report/README.md"}
+	for _, want := range written {
 		if _, err := os.Stat(want); err != nil {
 			t.Error(err)
 		}
