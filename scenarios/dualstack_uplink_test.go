@@ -76,6 +76,7 @@ var _ = Describe("dual-stack", Label("kind:dual-stack"), func() {
 				GinkgoHelper()
 				now, err := c.Leases(ctx)
 				Expect(err).NotTo(HaveOccurred())
+				Expect(now).To(HaveLen(len(leases)))
 				for i, l := range now {
 					Expect(l.Value).To(Equal(leases[i].Value), "the lease of %s was written again", l.Key)
 				}
@@ -191,6 +192,7 @@ var _ = Describe("IPv6 alone", Label("kind:dual-stack"), func() {
 			expect("after a restart")
 			again, err := c.Leases(ctx)
 			Expect(err).NotTo(HaveOccurred())
+			Expect(again).To(HaveLen(len(leases)))
 			for i, l := range again {
 				Expect(l.Key).To(Equal(leases[i].Key))
 			}

@@ -160,7 +160,7 @@ var _ = Describe(
 					}
 				})
 
-				It("cuts off at once a pod that node04 never talked to", func(ctx SpecContext) {
+				It("cuts off a pod that node04 never talked to", func(ctx SpecContext) {
 					c.ExpectReach(ctx, suite.Each([]*suite.Pod{unmet}, []*suite.Pod{unmet04}, false)...)
 					// Until the kernel has given up, it asks once a second and three times in all. An agent that is back
 					// after the third would not be asked.

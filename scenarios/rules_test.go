@@ -118,8 +118,10 @@ var _ = Describe("rules", Label("kind:rules"), func() {
 			for range 10 {
 				c.Inject(ctx, suite.AgentRestart{Node: "node02"})
 			}
-			after := c.RuleSet("node02")
-			Expect(after).To(Equal(before), "%d rules after ten restarts, %d before", len(after), len(before))
+			Eventually(ctx, func(g Gomega) {
+				after := c.RuleSet("node02")
+				g.Expect(after).To(Equal(before), "%d rules after ten restarts, %d before", len(after), len(before))
+			}).Should(Succeed())
 			for _, server := range c.Pods() {
 				for _, client := range c.Pods() {
 					if server == client {

@@ -141,7 +141,7 @@ func killFlannel(ctx context.Context, c *suite.Cluster, name string) {
 	}
 }
 
-// deviceIfAny is deviceOf, or nothing where the backend has no device.
+// deviceIfAny is the device's index and MAC, or nothing where the backend has no device.
 func deviceIfAny(c *suite.Cluster, node string) string {
 	GinkgoHelper()
 	if c.Options().Backend != suite.BackendVXLAN {

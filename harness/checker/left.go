@@ -63,12 +63,16 @@ func (k *Checker) traces() (*Traces, error) {
 }
 
 // Close closes the cluster, waits until nothing of it is left in the sandbox, and else says what is.
-func (k *Checker) Close() error {
-	traces, untraced := k.traces() // what could be opened, also with an error
-	unclosed := k.c.Close()
-	left := k.checkLeft(traces)
-	traces.Close()
-	return errors.Join(untraced, unclosed, left)
+func (k *Checker) Close() error { return errors.Join(k.c.Close(), k.Left()) }
+
+// Left waits until nothing of the closed cluster is left in the sandbox, and else says what is. Of a cluster
+// that was closed because it could not be built it is to be asked too.
+func (k *Checker) Left() error {
+	if k.held == nil {
+		return k.unheld
+	}
+	defer k.held.Close()
+	return errors.Join(k.unheld, k.checkLeft(k.held))
 }
 
 // checkLeft waits until nothing of the closed cluster is left in the sandbox, and else says what is.

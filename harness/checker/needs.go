@@ -3,6 +3,7 @@ package checker
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/nemesh/nemesh/harness/driver"
 )
@@ -52,8 +53,13 @@ type Live struct {
 	Look func(ctx context.Context) ([]string, error)
 }
 
+// lookWithin bounds the looks of a suite's own invariants, all together.
+const lookWithin = 5 * time.Second
+
 // look judges the world by the suite's own invariants.
 func (k *Checker) look(ctx context.Context, s Snapshot) ([]Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
 	var results []Result
 	waived := k.waivers()
 	for _, v := range k.live {

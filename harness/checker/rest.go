@@ -44,6 +44,9 @@ type Checker struct {
 	links []string // of the sandbox, before there was a cluster
 	live  []Live
 
+	held   *Traces // of the cluster, taken when it is closed
+	unheld error
+
 	mu     sync.Mutex
 	output map[string]*output // by machine
 	waived map[string]string  // why an invariant may be broken, by its id
@@ -60,6 +63,7 @@ func New(live ...Live) (*Checker, error) {
 func (k *Checker) Watch(c *cluster.Cluster) {
 	k.c = c
 	c.OnOutput(k.noteOutput)
+	c.OnClose(func() { k.held, k.unheld = k.traces() })
 }
 
 // Waive says that the scenario means to break an invariant, and why: its violations are recorded and do not
@@ -79,12 +83,9 @@ func (k *Checker) Waive(id, why string) error {
 	return nil
 }
 
-// AtRest ends the mesh, heals what is still broken, waits for rest and judges the cluster by every
-//
-//	Rest is the moment at which all hold that are not waived, 10 s later at most. Then a plain
-//
-// flannel peer is made to join and to leave. Every result is recorded; the error says what kept from
-// judging.
+// AtRest ends the mesh, heals what is still broken, waits for rest, and judges the cluster by every invariant.
+// Rest is the moment at which all hold that are not waived, 10 s later at most. Then a plain flannel peer is
+// made to join and to leave. Every result is recorded. The error says why nothing could be judged.
 //
 // Nothing is asked of an agent that was told to end, or of the kernel of its node.
 func (k *Checker) AtRest(ctx context.Context) ([]Result, error) {
@@ -254,11 +255,11 @@ func (k *Checker) join(
 		return nil, err
 	}
 	missing, err := k.await(ctx, followers, j, true)
+	if left := leave(context.WithoutCancel(ctx)); left != nil {
+		err = errors.Join(err, fmt.Errorf("end its lease: %w", left))
+	}
 	if err != nil {
 		return nil, err
-	}
-	if err := leave(ctx); err != nil {
-		return nil, fmt.Errorf("end its lease: %w", err)
 	}
 	stayed, err := k.await(ctx, followers, j, false)
 	for i, n := range followers {

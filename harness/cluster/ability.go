@@ -44,16 +44,8 @@ func (n *Node) subnet(ctx context.Context) (netip.Prefix, error) {
 		}
 		return subnet.Masked(), nil
 	}
-	key, err := n.subnetKey()
-	if err != nil {
-		return netip.Prefix{}, err
-	}
-	four, _, _ := strings.Cut(key, "&")
-	subnet, err := netip.ParsePrefix(strings.ReplaceAll(four, "-", "/"))
-	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("read the subnet file of %s: %w", n.Name(), err)
-	}
-	return subnet, nil
+	env, err := n.subnetEnv()
+	return env.Gateway.Masked(), err
 }
 
 // toldLeases asks a driver for the leases.

@@ -12,13 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/nemesh/nemesh/harness/driver"
-	"github.com/nemesh/nemesh/harness/fault"
 	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
-	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/wait"
 	"github.com/nemesh/nemesh/reports/record"
 )
@@ -95,50 +91,6 @@ func (c *Cluster) launchAgent(
 	return n.agent, nil
 }
 
-// restartAfter is how long a supervisor waits before it starts an agent again: systemd's default
-// (RestartSec).
-const restartAfter = 100 * time.Millisecond
-
-// supervise starts an agent again that ends without being told to, as often as it does.
-func (c *Cluster) supervise(ctx context.Context, n *Node, agent *node.Process) {
-	for {
-		<-agent.Exited()
-		if agent.Told() || c.Closed() {
-			return
-		}
-		c.Step("the agent on " + n.Name() + " ended by itself; its supervisor starts it again")
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(restartAfter):
-		}
-		next, err := c.succeed(ctx, n, agent)
-		if err != nil {
-			c.Step("the supervisor on " + n.Name() + " gives up: " + err.Error())
-		}
-		if next == nil {
-			return // the machine is off, or somebody else has started one
-		}
-		agent = next
-	}
-}
-
-// succeed starts an agent in place of one that has ended, unless there is another by now.
-func (c *Cluster) succeed(ctx context.Context, n *Node, ended *node.Process) (*node.Process, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.agent != ended || ended.Told() {
-		return nil, nil
-	}
-	next, err := n.Start(ctx, ended.Command())
-	if err != nil {
-		return nil, err
-	}
-	n.agent = next
-	c.NoteProcess(n.Name(), next)
-	return next, nil
-}
-
 // StartAgent starts a node's agent and returns when it has said which subnet it has and its device is there.
 // An agent that runs already is not an error. One that ends, or is not ready in time, is an error with its
 // last lines.
@@ -173,7 +125,11 @@ func (c *Cluster) StartAgentAs(
 			return err
 		}
 		c.Step("the agent on " + name + " ended before it was ready; its supervisor starts it again")
-		<-time.After(restartAfter)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(restartAfter):
+		}
 	}
 }
 
@@ -317,158 +273,6 @@ func (c *Cluster) Agent(name string) (*node.Process, error) {
 		return nil, fmt.Errorf("no agent has been started on %s", name)
 	}
 	return n.agent, nil
-}
-
-// HasDevice reports whether the backend has a device of its own, through which it reaches its peers.
-func (c *Cluster) HasDevice() bool { return c.opts.Backend != BackendHostGW && c.Device() != "" }
-
-// WaitConverged waits until every node with a running agent has forwarding entries for all others with one.
-// Where an agent does not keep flannel's keys, and so need not have flannel's entries, it waits for a
-// route to each subnet that can be read.
-func (c *Cluster) WaitConverged(ctx context.Context) error {
-	var running []*Node
-	for _, n := range c.nodes {
-		if a, err := c.Agent(n.Name()); err == nil && a.Running() {
-			running = append(running, n)
-		}
-	}
-	all, waitCtx := errgroup.WithContext(ctx)
-	for _, n := range running {
-		all.Go(func() error {
-			agent, err := c.Agent(n.Name())
-			if err != nil {
-				return err
-			}
-			return c.wait(
-				waitCtx,
-				n.Name()+" knows every other node",
-				agent,
-				func(ctx context.Context) (bool, error) {
-					if c.Lacks(driver.FeatureKeys) != nil {
-						return n.leads(ctx, running)
-					}
-					return c.knows(n, running)
-				},
-			)
-		})
-	}
-	return all.Wait()
-}
-
-// knows reports whether a node's device has a forwarding entry for each other node; without such a device,
-// as with host-gw, whether it has a route through each.
-func (c *Cluster) knows(n *Node, all []*Node) (bool, error) {
-	there := map[string]bool{}
-	what := "forwarding entry for"
-	if n.HasDevice() {
-		entries, err := observe.FDB(n.NetNS(), n.Device())
-		if err != nil {
-			return false, err
-		}
-		for _, e := range entries {
-			there[e.IP.String()] = true
-		}
-	} else {
-		what = "route through"
-		gateways, err := observe.Gateways(n.NetNS())
-		if err != nil {
-			return false, err
-		}
-		for _, g := range gateways {
-			there[g.String()] = true
-		}
-	}
-	var missing []string
-	for _, o := range all {
-		if o != n && !there[o.Addr().String()] {
-			missing = append(missing, o.Name())
-		}
-	}
-	if len(missing) > 0 {
-		return false, fmt.Errorf("it has no %s %s", what, strings.Join(missing, ", "))
-	}
-	return true, nil
-}
-
-// KnowsOnly reports, as an error, where the first of the named nodes has more or fewer forwarding entries
-// than for the others.
-func (c *Cluster) KnowsOnly(names ...string) error {
-	var nodes []*Node
-	for _, name := range names {
-		n, err := c.Node(name)
-		if err != nil {
-			return err
-		}
-		nodes = append(nodes, n)
-	}
-	if ok, err := c.knows(nodes[0], nodes); !ok {
-		return err
-	}
-	entries, err := observe.FDB(nodes[0].NetNS(), nodes[0].Device())
-	if err == nil && len(entries) != len(nodes)-1 {
-		err = fmt.Errorf("%s has %d forwarding entries for %d nodes", names[0], len(entries), len(nodes)-1)
-	}
-	return err
-}
-
-// DataPlane lists what the overlay holds in a node's kernel, so that two moments can be compared: its device
-// without the index, addresses, routes, permanent neighbours and forwarding entries, and its rules. Of one
-// without a device it lists the routes by way of others.
-func (c *Cluster) DataPlane(name string) ([]string, error) {
-	n, err := c.Node(name)
-	if err != nil {
-		return nil, err
-	}
-	state, err := observe.Read(n.NetNS())
-	if err != nil {
-		return nil, err
-	}
-	s := state.Lines()
-	var lines []string
-	for _, part := range [][]string{s.Links, s.Addresses, s.Routes, s.Neighbours, s.FDB, s.Rules} {
-		for _, l := range part {
-			ours := strings.HasPrefix(l, "rules")
-			if device := n.Device(); device != "" {
-				ours = ours || strings.Contains(l, device)
-			} else {
-				ours = ours || strings.Contains(l, " via ")
-			}
-			if ours && !strings.Contains(l, "fe80") && !strings.HasSuffix(l, "NOARP") {
-				lines = append(lines, l)
-			}
-		}
-	}
-	forward, err := n.ReadSysctl("net.ipv4.ip_forward")
-	return append(lines, "ip_forward "+forward), err
-}
-
-// Reboot switches a node off and on. Its pods are gone, and so is its agent, until it is started.
-func (c *Cluster) Reboot(ctx context.Context, name string) error {
-	c.noteFault(c.heals.Begin(c, fault.NodeReboot{Node: name}), record.FaultProved, "", nil)
-	if err := c.PowerOff(ctx, name); err != nil {
-		return err
-	}
-	n, err := c.Node(name)
-	if err != nil {
-		return err
-	}
-	return n.Machine.PowerOn(ctx)
-}
-
-// PowerOff switches a node off. Its pods leave the mesh.
-func (c *Cluster) PowerOff(ctx context.Context, name string) error {
-	n, err := c.Node(name)
-	if err != nil {
-		return err
-	}
-	for _, p := range c.PodsOn(name) {
-		c.ForgetPod(p)
-		if err := p.Close(); err != nil {
-			return err
-		}
-	}
-	c.mesh.Remove(name)
-	return n.Machine.PowerOff(ctx)
 }
 
 // wait waits for a condition that an agent is to bring about.

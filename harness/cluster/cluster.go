@@ -58,16 +58,18 @@ type Cluster struct {
 	entry   *enter.Server
 	born    time.Time
 
-	mu     sync.Mutex
-	pods   []*pod.Pod
-	healed time.Time
-	final  *probe.Report // of the mesh, once it is stopped
-	closed bool
-	wanted map[probe.Pair]bool
+	mu      sync.Mutex
+	pods    []*pod.Pod
+	healed  time.Time
+	final   *probe.Report // of the mesh, once it is stopped
+	meshEnd sync.Once
+	closed  bool
+	wanted  map[probe.Pair]bool
 	// unreached are the pairs that failed the last expectation.
 	unreached []probe.Pair
 	onOutput  []func(node.Line)
 	onMoment  []func(when string)
+	onClose   []func()
 }
 
 // Node is one machine of a cluster with its agent.
@@ -353,6 +355,12 @@ func closeAll(machines []*node.Machine) error {
 func (c *Cluster) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
+	c.mu.Lock()
+	listeners := c.onClose
+	c.mu.Unlock()
+	for _, listen := range listeners {
+		listen()
+	}
 	errs := []error{c.entry.Close()}
 	c.EndMesh()
 	c.mu.Lock()
@@ -379,18 +387,24 @@ func (c *Cluster) Close() error {
 
 // EndMesh ends the mesh; what it has measured stays for Summary. It returns false if it had ended before.
 func (c *Cluster) EndMesh() bool {
-	c.mu.Lock()
-	ended := c.final != nil
-	c.mu.Unlock()
-	if ended {
-		return false
-	}
-	c.mesh.Close()
-	report := c.mesh.Report()
+	first := false
+	c.meshEnd.Do(func() {
+		first = true
+		c.mesh.Close()
+		report := c.mesh.Report()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.final = &report
+	})
+	return first
+}
+
+// OnClose has listen called when the cluster is about to be closed and still stands as it is, also when it
+// is closed because it could not be built.
+func (c *Cluster) OnClose(listen func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.final = &report
-	return true
+	c.onClose = append(c.onClose, listen)
 }
 
 // OnOutput has listen called with every line that a program on a machine writes. It must not block.

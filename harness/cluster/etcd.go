@@ -213,8 +213,11 @@ func (e *etcdControl) GiveAway(ctx context.Context, l Lease, ttl time.Duration,
 			return err
 		}
 		id = grant.ID
-		_, err = client.Put(ctx, at, l.JSON(), clientv3.WithLease(id))
-		return err
+		if _, err = client.Put(ctx, at, l.JSON(), clientv3.WithLease(id)); err != nil {
+			_, revoked := client.Revoke(context.WithoutCancel(ctx), id)
+			return errors.Join(err, revoked)
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("put a lease at %s: %w", at, err)
@@ -229,14 +232,21 @@ func (e *etcdControl) GiveAway(ctx context.Context, l Lease, ttl time.Duration,
 
 // Retire implements Control.
 func (e *etcdControl) Retire(ctx context.Context, key string) error {
-	return e.with(ctx, func(client *clientv3.Client) error {
+	err := e.with(ctx, func(client *clientv3.Client) error {
 		for _, dir := range []string{flannelkeys.Owners, flannelkeys.Subnets} {
 			if _, err := client.Delete(ctx, e.prefix+dir+key); err != nil {
-				return fmt.Errorf("retire %s: %w", key, err)
+				return err
 			}
 		}
 		return nil
 	})
+	if err == nil && e.v2 {
+		err = e.first.DeleteV2(ctx, e.prefix+flannelkeys.Subnets+key)
+	}
+	if err != nil {
+		return fmt.Errorf("retire %s: %w", key, err)
+	}
+	return nil
 }
 
 // with calls do with a client of etcd.

@@ -65,19 +65,20 @@ func (c *Cluster) SubnetOf(node string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return n.subnetKey()
+	env, err := n.subnetEnv()
+	return env.Key(), err
 }
 
-func (n *Node) subnetKey() (string, error) {
+// subnetEnv reads the node's subnet file.
+func (n *Node) subnetEnv() (flannelkeys.Env, error) {
 	if err := driver.Lacks(n.driver, driver.FeatureSubnetFile); err != nil {
-		return "", err
+		return flannelkeys.Env{}, err
 	}
 	env, err := os.ReadFile(n.Path(n.driver.SubnetFile()))
 	if err != nil {
-		return "", fmt.Errorf("read the subnet file of %s: %w", n.Name(), err)
+		return flannelkeys.Env{}, fmt.Errorf("read the subnet file of %s: %w", n.Name(), err)
 	}
-	subnet, err := flannelkeys.ParseEnv(env)
-	return subnet.Key(), err
+	return flannelkeys.ParseEnv(env)
 }
 
 // Retire takes a node's lease and its owner's record out of the control plane, as an operator does who

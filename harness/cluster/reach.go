@@ -38,11 +38,22 @@ func Each(a, b []*pod.Pod, want bool) []Expectation {
 const echoes = 3
 
 // UnreachableError is the failure of expectations: what was expected beside what was.
-type UnreachableError struct{ Reach []record.Reach }
+type UnreachableError struct {
+	Reach []record.Reach
+	// Err is why asking ended before the time was over; nil if it did not.
+	Err error
+}
+
+// Unwrap returns Err.
+func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // Error shows both as two aligned tables with the wrong pairs marked.
 func (e *UnreachableError) Error() string {
-	return "reachability is not as expected\n" + record.ReachTable(e.Reach)
+	text := "reachability is not as expected\n" + record.ReachTable(e.Reach)
+	if e.Err != nil {
+		text += "\n" + e.Err.Error()
+	}
+	return text
 }
 
 // reachWithin bounds waiting until pairs answer as expected. It covers what a pair that meets for the first
@@ -79,7 +90,7 @@ func (c *Cluster) Expect(ctx context.Context, wanted ...Expectation) error {
 			}
 		}
 		if len(ask) > 0 {
-			return errors.New("some pairs are not as expected")
+			return errNotAsExpected
 		}
 		return nil
 	})
@@ -89,15 +100,22 @@ func (c *Cluster) Expect(ctx context.Context, wanted ...Expectation) error {
 			reach = append(reach, r)
 		}
 	}
-	c.record.Write(record.Event{Kind: record.KindReach, Reach: reach})
+	if len(reach) > 0 {
+		c.record.Write(record.Event{Kind: record.KindReach, Reach: reach})
+	}
 	if err == nil || !slices.ContainsFunc(reach, func(r record.Reach) bool { return r.Want != r.Got }) {
 		return err // with no pair wrong, none could be asked
 	}
 	c.mu.Lock()
 	c.unreached = Missed(reach)
 	c.mu.Unlock()
-	return &UnreachableError{Reach: reach}
+	if errors.Is(err, errNotAsExpected) {
+		err = nil // which the tables say
+	}
+	return &UnreachableError{Reach: reach, Err: err}
 }
+
+var errNotAsExpected = errors.New("some pairs are not as expected")
 
 // AskMesh asks every pair of the mesh once, and records and returns the answers beside what was expected of
 // the pair last, for a reader who wants to know how far a failure goes.

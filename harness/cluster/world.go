@@ -174,5 +174,5 @@ func (c *Cluster) Closed() bool {
 	return c.closed
 }
 
-// Mend undoes what is still broken, without a word in the record: the scenario is over.
+// Mend undoes what is still broken, and records nothing: the scenario is over.
 func (c *Cluster) Mend(ctx context.Context) error { return c.heals.Heal(ctx) }

@@ -91,12 +91,18 @@ func traceEvent(t follow.Trace) *record.Trace {
 func (r *Recorder) leasesForPackets(ctx context.Context) []cluster.Lease {
 	ctx, cancel := context.WithTimeout(ctx, leasesWithin)
 	defer cancel()
-	if r.c.Etcd().Running() || r.c.Lacks(driver.FeatureKeys) != nil {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.c.Control().Running() || r.c.Lacks(driver.FeatureKeys) != nil {
 		if all, err := r.c.Leases(ctx); err == nil {
+			r.leases = all
 			return all
 		}
 	}
-	return r.keys.leases()
+	if known := r.keys.leases(); len(known) > 0 {
+		return known
+	}
+	return r.leases // of agents whose keys are not watched: those of etcd's v2 API
 }
 
 // FollowWrong follows a packet of some of the pairs that should reach each other and do not: those of the

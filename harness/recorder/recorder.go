@@ -36,6 +36,9 @@ type Recorder struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
 	keys keyWatch
+
+	mu     sync.Mutex
+	leases []cluster.Lease // that were told last
 }
 
 // Watch starts to record what happens in a cluster; it is for cluster.New.
@@ -43,6 +46,7 @@ func (r *Recorder) Watch(c *cluster.Cluster) {
 	ctx, stop := context.WithCancel(context.Background())
 	r.c, r.rec, r.stop = c, c.Record(), stop
 	c.OnMoment(r.NoteState)
+	c.OnClose(r.Close)
 	r.done.Go(func() { r.watchKeys(ctx) })
 	r.done.Go(func() {
 		tick := time.NewTicker(seriesEvery)

@@ -21,8 +21,6 @@ type (
 	Readiness = driver.Readiness
 	// AgentWorld is what a driver may ask of a world.
 	AgentWorld = driver.World
-	// AgentLease says which node has a subnet.
-	AgentLease = driver.Lease
 )
 
 // The abilities that a driver may have beyond Driver, each an interface of one method. What a driver has no

@@ -71,7 +71,10 @@ func answer(ctx context.Context, w io.Writer) error {
 		a.Invariants = append(a.Invariants, InvariantAnswer{v.ID, v.Statement})
 	}
 	for _, e := range fault.Catalogue() {
-		a.Faults = append(a.Faults, FaultAnswer{e.ID, e.About, string(e.Component), e.Promise, e.Params, e.Lasting})
+		a.Faults = append(
+			a.Faults,
+			FaultAnswer{e.ID, e.About, string(e.Component), e.Promise, e.Params, e.Lasting},
+		)
 	}
 	if err := json.NewEncoder(w).Encode(a); err != nil {
 		return fmt.Errorf("say what the suite has: %w", err)

@@ -41,8 +41,7 @@ func (s *Suite) Cluster(ctx context.Context, opts Options) *Cluster {
 	c.Cluster, err = cluster.New(ctx, opts.WithEnv(), s.record.For(ginkgo.CurrentSpecReport().FullText()),
 		c.checker.Watch, c.recorder.Watch)
 	if err != nil {
-		c.recorder.Close()
-		notProven(err)
+		notProven(errors.Join(err, c.checker.Left()))
 	}
 	s.mu.Lock()
 	s.clusters = append(s.clusters, c)
@@ -51,7 +50,6 @@ func (s *Suite) Cluster(ctx context.Context, opts Options) *Cluster {
 		s.mu.Lock()
 		delete(s.failed, c)
 		s.mu.Unlock()
-		c.recorder.Close()
 		if err := c.checker.Close(); err != nil {
 			ginkgo.Fail("tear down the cluster: " + err.Error())
 		}

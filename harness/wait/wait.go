@@ -1,4 +1,4 @@
-// Package wait waits for conditions. Nothing else in the harness does.
+// Package wait is the harness's one wait loop.
 package wait
 
 import (

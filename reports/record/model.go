@@ -33,8 +33,8 @@ type Outcome struct {
 // Scenario is one scenario of a run.
 type Scenario struct {
 	Name string
-	// Suite is the run's (Run.Suite).
-	Suite string
+	// Suite and Defect are the run's (Run.Suite, Run.Defect).
+	Suite, Defect string
 	// Began is the time of its first event and Ended that of its verdict; 0 if there is none.
 	Began, Ended int64
 	// Verdict is nil when the scenario did not end.
@@ -162,7 +162,7 @@ func (o *Outcome) scenario(name string) *Scenario {
 	}
 	s := &Scenario{Name: name}
 	if o.Run != nil {
-		s.Suite = o.Run.Suite
+		s.Suite, s.Defect = o.Run.Suite, o.Run.Defect
 	}
 	if o.byName == nil {
 		o.byName = map[string]*Scenario{}

@@ -91,6 +91,8 @@ type Run struct {
 	Seed   int64  `json:"seed"`
 	// Suite is the folder of the scenarios as it was typed, "" for those of nemesh.
 	Suite string `json:"suite,omitempty"`
+	// Defect is the historic defect that the overlay under test was given (NEMESH_DEFECT), "" for none.
+	Defect string `json:"defect,omitempty"`
 	// Agent is the overlay under test and AgentVersion what its binary says.
 	Agent        string `json:"agent,omitempty"`
 	AgentVersion string `json:"agent_version,omitempty"`

@@ -84,10 +84,14 @@ var notInFilters = strings.NewReplacer("'", ".", ":", ".")
 // Rerun is the command that runs one scenario again, which it names by a regular expression.
 func Rerun(sc *record.Scenario) string {
 	name := "'" + notInFilters.Replace(regexp.QuoteMeta(sc.Name)) + "'"
-	if sc.Suite != "" {
-		return "nemesh run --suite " + sc.Suite + " " + name
+	defect := ""
+	if sc.Defect != "" {
+		defect = "NEMESH_DEFECT=" + sc.Defect + " "
 	}
-	return "make chaos FOCUS=" + name
+	if sc.Suite != "" {
+		return defect + "nemesh run --suite " + sc.Suite + " " + name
+	}
+	return defect + "make chaos FOCUS=" + name
 }
 
 // Failure renders why a scenario did not pass: what was expected, what was there, what was broken at the

@@ -114,3 +114,17 @@ func TestExitCodes(t *testing.T) {
 		t.Error("a scenario that did not end counts for nothing")
 	}
 }
+
+// The command that runs a scenario again has all that made it end as it did.
+func TestRerun(t *testing.T) {
+	for want, s := range map[string]record.Scenario{
+		`make chaos FOCUS='a \(b\). c'`:                    {Name: "a (b): c"},
+		"nemesh run --suite ./mine 'a'":                    {Name: "a", Suite: "./mine"},
+		"NEMESH_DEFECT=deaf make chaos FOCUS='a'":          {Name: "a", Defect: "deaf"},
+		"NEMESH_DEFECT=deaf nemesh run --suite ./mine 'a'": {Name: "a", Suite: "./mine", Defect: "deaf"},
+	} {
+		if got := text.Rerun(&s); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

@@ -17,16 +17,21 @@ import (
 func about(seed int64) *record.Run {
 	r := &record.Run{
 		Version: record.Version, Started: time.Now(), Command: append([]string{"nemesh"}, os.Args[1:]...),
-		Go: runtime.Version(), CPUs: runtime.NumCPU(), Root: startedByRoot(), Module: "unknown", Seed: seed,
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		r.Module = info.Main.Version
+		Go: runtime.Version(), CPUs: runtime.NumCPU(), Root: startedByRoot(), Module: version(), Seed: seed,
 	}
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
 		r.Kernel = unix.ByteSliceToString(u.Release[:])
 	}
 	return r
+}
+
+// version is that of the module from which this program was built.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
 }
 
 // startedByRoot tells whether the sandbox was entered as root: then no user namespace was made, and its

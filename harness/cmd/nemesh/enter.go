@@ -39,6 +39,9 @@ The exit code is that of the command; 2 where there is no such world or node.`,
 				return err
 			}
 			command := args[1:]
+			if len(command) > 0 && command[0] == "--" { // as one types it for kubectl exec
+				command = command[1:]
+			}
 			if len(command) == 0 {
 				command = []string{shell()}
 				if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {

@@ -56,6 +56,7 @@ Completion: source <(nemesh completion bash), or the same with zsh, fish or powe
   nemesh enter node01             look around in it
   nemesh report reports/latest    render a run again
   nemesh diff main.d this.d       what got worse between two runs`,
+		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -168,6 +168,7 @@ func (o *runOptions) inside(ctx context.Context, dir string) (int, error) {
 	seed := began.Unix()
 	run := about(seed)
 	run.Suite, run.Agent, run.AgentVersion = o.suite.typed, o.world.name, o.world.version
+	run.Defect = os.Getenv(suite.DefectEnv)
 	rec.Write(record.Event{Kind: record.KindRun, Run: run})
 	screen := newScreen(os.Stdout, began)
 	if o.world.choice.Agent != "" {
@@ -304,7 +305,8 @@ func (o *runOptions) watch(
 	defer tick.Stop()
 	show := func(s *record.Scenario) {
 		screen.print(screen.style.Line(s) + "\n")
-		if s.Verdict.State == record.Failed || s.Verdict.State == record.Unproven {
+		// What was interrupted has shown nothing; the record has what its world held.
+		if v := s.Verdict; v.State == record.Failed || v.State == record.Unproven && !v.Interrupted {
 			screen.print(screen.style.Failure(s) + "\n")
 		}
 	}

@@ -70,7 +70,8 @@ func checkInvariants(t *testing.T, s *record.Scenario, static bool) {
 			continue
 		}
 		v := s.Invariants[i]
-		if v.OK != asked || v.Waived == asked || (!asked && !strings.Contains(v.Details[0], "static-routes lacks")) {
+		if v.OK != asked || v.Waived == asked ||
+			(!asked && !strings.Contains(v.Details[0], "static-routes lacks")) {
 			t.Errorf("%s: %+v", s.Name, v)
 		}
 	}
