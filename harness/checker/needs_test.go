@@ -29,8 +29,10 @@ func TestLiveInvariants(t *testing.T) {
 	k := &Checker{
 		c: &cluster.Cluster{}, waived: map[string]string{},
 		live: []Live{
-			{ID: "held", Look: found()}, {ID: "violated", Look: found("x is wrong")},
-			{ID: "meant", Look: found("y is wrong")}, {ID: "unasked", Look: found("never looked at")},
+			{ID: "held", Look: found()},
+			{ID: "violated", Look: found("x is wrong")},
+			{ID: "meant", Look: found("y is wrong")},
+			{ID: "unasked", Look: found("never looked at")},
 		},
 	}
 	if err := k.Waive("meant", "it is meant to"); err != nil {
@@ -46,7 +48,9 @@ func TestLiveInvariants(t *testing.T) {
 	if r := results[3]; !r.Waived || r.OK || len(r.Violations) > 0 || r.Why != "x lacks it" {
 		t.Errorf("%+v", r)
 	}
-	k.live = []Live{{ID: "blind", Look: func(context.Context) ([]string, error) { return nil, errors.New("dark") }}}
+	k.live = []Live{
+		{ID: "blind", Look: func(context.Context) ([]string, error) { return nil, errors.New("dark") }},
+	}
 	if _, err := k.look(t.Context(), Snapshot{}); err == nil || err.Error() != "invariant blind: dark" {
 		t.Errorf("%v", err)
 	}

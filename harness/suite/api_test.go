@@ -64,7 +64,8 @@ func TestTypesHaveNames(t *testing.T) {
 				for v.Name() == "" && slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice}, v.Kind()) {
 					v = v.Elem()
 				}
-				inside := strings.HasPrefix(v.PkgPath(), "github.com/nemesh/nemesh/") && v != reflect.TypeFor[Cluster]() &&
+				inside := strings.HasPrefix(v.PkgPath(), "github.com/nemesh/nemesh/") &&
+					v != reflect.TypeFor[Cluster]() &&
 					v != reflect.TypeFor[Suite]()
 				if inside && named[v.String()] == "" {
 					t.Errorf("%s of %s has %s, for which suite has no name", m.Name, on, v)

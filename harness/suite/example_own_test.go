@@ -22,8 +22,11 @@ func (f cut) Inject(_ context.Context, w *suite.Injection) error {
 // A fault, an invariant and an agent of one's own are registered before the scenarios run.
 func Example_own() {
 	suite.RegisterFault(suite.FaultEntry{
-		ID: "cut", About: "a node is cut off", Component: suite.ComponentNode, Promise: "its pods are lost, no others",
-		Make: func(p suite.Place) (suite.Fault, error) { return cut{p.Node}, nil },
+		ID:        "cut",
+		About:     "a node is cut off",
+		Component: suite.ComponentNode,
+		Promise:   "its pods are lost, no others",
+		Make:      func(p suite.Place) (suite.Fault, error) { return cut{p.Node}, nil },
 	})
 	suite.RegisterInvariant(suite.Invariant{
 		ID: "three-nodes", Statement: "There are three nodes.",

@@ -79,7 +79,10 @@ func Example_leases() {
 		revision, err := suite.Revision(ctx, c)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(c.Configure(ctx, `{"Network": "10.5.0.0/16"}`)).To(Succeed())
-		Eventually(ctx, func() (int64, error) { return suite.Revision(ctx, c) }).Should(BeNumerically(">", revision))
+		Eventually(
+			ctx,
+			func() (int64, error) { return suite.Revision(ctx, c) },
+		).Should(BeNumerically(">", revision))
 		Expect(c.Retire(ctx, "node03")).To(Succeed())
 		Eventually(ctx, func() error { return c.KnowsOnly("node01", "node02") }).Should(Succeed())
 	})

@@ -49,8 +49,9 @@ scenarios/NAME_test.go. NAME is small letters, digits and hyphens. Nothing is ov
 			return writeScenario(cmd.OutOrStdout(), args[0], checkout)
 		},
 	}
-	scenario.Flags().StringVar(&checkout, "nemesh", "", "`folder` of a checkout of nemesh to use (default: the "+
-		"one in which nemesh was built, or its version)")
+	scenario.Flags().
+		StringVar(&checkout, "nemesh", "", "`folder` of a checkout of nemesh to use (default: the "+
+			"one in which nemesh was built, or its version)")
 	cmd.AddCommand(scenario)
 	return cmd
 }
@@ -61,8 +62,10 @@ var scenarioName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 // writeScenario writes a first scenario for the working directory, and says what to type next.
 func writeScenario(out io.Writer, name, checkout string) error {
 	if !scenarioName.MatchString(name) {
-		return fmt.Errorf("%q is no name for a scenario: small letters, digits and hyphens make one, such as etcd-away",
-			name)
+		return fmt.Errorf(
+			"%q is no name for a scenario: small letters, digits and hyphens make one, such as etcd-away",
+			name,
+		)
 	}
 	s := newScenario{Name: name, Package: "chaos", Module: build.Module}
 	module, err := moduleAbove(".")
@@ -154,7 +157,10 @@ func (s *newScenario) require(checkout string) error {
 	if err != nil {
 		return fmt.Errorf("find the checkout of nemesh: %w", err)
 	}
-	if mod, err := os.ReadFile(filepath.Join(checkout, "go.mod")); err == nil && modulePath(mod) == build.Module {
+	if mod, err := os.ReadFile(
+		filepath.Join(checkout, "go.mod"),
+	); err == nil &&
+		modulePath(mod) == build.Module {
 		s.Checkout, s.Version = checkout, "v0.0.0"
 		if found := goVersion.FindSubmatch(mod); found != nil {
 			s.Go = string(found[1])
@@ -166,8 +172,11 @@ func (s *newScenario) require(checkout string) error {
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok || !strings.HasPrefix(info.Main.Version, "v") {
-		return fmt.Errorf("this nemesh does not know its version: name a checkout with --nemesh, or install nemesh "+
-			"with: go install %s/harness/cmd/nemesh@latest", build.Module)
+		return fmt.Errorf(
+			"this nemesh does not know its version: name a checkout with --nemesh, or install nemesh "+
+				"with: go install %s/harness/cmd/nemesh@latest",
+			build.Module,
+		)
 	}
 	s.Version, s.Go = info.Main.Version, strings.TrimPrefix(info.GoVersion, "go")
 	return nil

@@ -60,7 +60,10 @@ func inDir(t *testing.T, files map[string]string) {
 }
 
 func TestNewScenarioInTheRepository(t *testing.T) {
-	inDir(t, map[string]string{"go.mod": "module " + build.Module + "\n", "scenarios/x_test.go": "package scenarios\n"})
+	inDir(
+		t,
+		map[string]string{"go.mod": "module " + build.Module + "\n", "scenarios/x_test.go": "package scenarios\n"},
+	)
 	var said bytes.Buffer
 	if err := writeScenario(&said, "my-report", ""); err != nil {
 		t.Fatal(err)
