@@ -72,8 +72,8 @@ func replace(path string, write func(temp string) error) error {
 	return errors.Join(os.Chmod(temp.Name(), 0o755), os.Rename(temp.Name(), path))
 }
 
-// Complete adds to the go.mod and go.sum of a new module what its tests need, from the module cache where it is
-// there.
+// Complete adds to the go.mod and go.sum of a new module what its tests need, from the module cache where it
+// is there.
 func Complete(dir string) error {
 	if _, err := run(dir, nil, "list", "-mod=mod", "-deps", "-test", "."); err != nil {
 		return fmt.Errorf("complete the module in %s: %w\ntype there: go mod tidy", dir, err)

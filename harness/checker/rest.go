@@ -83,9 +83,10 @@ func (k *Checker) Waive(id, why string) error {
 	return nil
 }
 
-// AtRest ends the mesh, heals what is still broken, waits for rest, and judges the cluster by every invariant.
-// Rest is the moment at which all hold that are not waived, 10 s later at most. Then a plain flannel peer is
-// made to join and to leave. Every result is recorded. The error says why nothing could be judged.
+// AtRest ends the mesh, heals what is still broken, waits for rest, and judges the cluster by every
+// invariant. Rest is the moment at which all hold that are not waived, 10 s later at most. Then a plain
+// flannel peer is made to join and to leave. Every result is recorded. The error says why nothing could be
+// judged.
 //
 // Nothing is asked of an agent that was told to end, or of the kernel of its node.
 func (k *Checker) AtRest(ctx context.Context) ([]Result, error) {

@@ -52,7 +52,9 @@ func aliases(t *testing.T) map[string]string {
 // Whatever a method of a cluster takes or returns can be named by a module that imports suite alone.
 func TestTypesHaveNames(t *testing.T) {
 	named := aliases(t)
-	for _, on := range []reflect.Type{reflect.TypeFor[*Cluster](), reflect.TypeFor[*Suite](), reflect.TypeFor[World]()} {
+	for _, on := range []reflect.Type{
+		reflect.TypeFor[*Cluster](), reflect.TypeFor[*Suite](), reflect.TypeFor[World](),
+	} {
 		for m := range on.Methods() {
 			for i := range m.Type.NumIn() + m.Type.NumOut() {
 				var v reflect.Type
@@ -104,7 +106,8 @@ func TestFaultsHaveNames(t *testing.T) {
 // Every exported function and method of suite has a doc comment and is used in an Example.
 func TestExamplesNameEveryVerb(t *testing.T) {
 	var shown strings.Builder
-	for _, f := range parsed(t, ".", func(i fs.FileInfo) bool { return strings.HasPrefix(i.Name(), "example") }) {
+	examples := func(i fs.FileInfo) bool { return strings.HasPrefix(i.Name(), "example") }
+	for _, f := range parsed(t, ".", examples) {
 		ast.Inspect(f, func(n ast.Node) bool {
 			if id, ok := n.(*ast.Ident); ok {
 				shown.WriteString(id.Name + "\n")

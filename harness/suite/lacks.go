@@ -9,8 +9,8 @@ import (
 	"github.com/nemesh/nemesh/harness/driver"
 )
 
-// The verbs here ask something of which not every agent can be asked. They skip the running spec, with one line,
-// where the cluster's agents lack it.
+// The verbs here ask something of which not every agent can be asked. They skip the running spec, with one
+// line, where the cluster's agents lack it.
 
 // skipLacking skips the running spec if an error says that an agent lacks something.
 func skipLacking(err error) {
@@ -21,7 +21,8 @@ func skipLacking(err error) {
 	}
 }
 
-// Needs skips the running spec, with one line, where an agent of the cluster lacks something that it is about.
+// Needs skips the running spec, with one line, where an agent of the cluster lacks something that it is
+// about.
 func (c *Cluster) Needs(features ...Feature) {
 	ginkgo.GinkgoHelper()
 	skipLacking(c.Lacks(features...))
@@ -65,16 +66,16 @@ func (c *Cluster) Device() string {
 	return c.Cluster.Device()
 }
 
-// KnowsOnly reports, as an error, where the first of the named nodes has more or fewer forwarding entries than
-// for the others.
+// KnowsOnly reports, as an error, where the first of the named nodes has more or fewer forwarding entries
+// than for the others.
 func (c *Cluster) KnowsOnly(names ...string) error {
 	ginkgo.GinkgoHelper()
 	c.Needs(FeatureKeys)
 	return c.Cluster.KnowsOnly(names...)
 }
 
-// Retire takes a node's lease and its owner's record away, as an operator does who decommissions a node whose
-// agent is gone.
+// Retire takes a node's lease and its owner's record away, as an operator does who decommissions a node
+// whose agent is gone.
 func (c *Cluster) Retire(ctx context.Context, node string) error {
 	ginkgo.GinkgoHelper()
 	c.Needs(FeatureKeys)

@@ -123,6 +123,6 @@ const (
 )
 
 // RegisterFault adds a fault of your own to the table, so that lists, labels and reports know what it breaks
-// and what the overlay promises of it. Call it from an init function. A row that lacks something, or whose id
-// is taken, is a mistake in the program and panics.
+// and what the overlay promises of it. Call it from an init function. A row that lacks something, or whose
+// id is taken, is a mistake in the program and panics.
 func RegisterFault(e FaultEntry) { fault.Register(e) }

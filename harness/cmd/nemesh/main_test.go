@@ -20,8 +20,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// nemesh runs this binary as nemesh in a folder. It has none of the others beside it and builds them. It returns the exit code and
-// all that was printed.
+// nemesh runs this binary as nemesh in a folder. It has none of the others beside it and builds them. It
+// returns the exit code and all that was printed.
 func nemesh(t *testing.T, dir string, args ...string) (int, string) {
 	t.Helper()
 	self, err := os.Executable()

@@ -39,9 +39,9 @@ func newCommand() *cobra.Command {
 	scenario := &cobra.Command{
 		Use:   "scenario NAME",
 		Short: "Write a Go module with a scenario that runs as it is",
-		Long: `Write a folder NAME with a Go module of its own and a scenario in it that runs as it is. In a Go module
-that is there already the folder is a package of it; in the nemesh repository the scenario is written to
-scenarios/NAME_test.go. NAME is small letters, digits and hyphens. Nothing is overwritten.`,
+		Long: `Write a folder NAME with a Go module of its own and a scenario in it that runs as it is. In a Go
+module that is there already the folder is a package of it; in the nemesh repository the scenario is written
+to scenarios/NAME_test.go. NAME is small letters, digits and hyphens. Nothing is overwritten.`,
 		Example: `  nemesh new scenario etcd-away
   nemesh run --suite etcd-away`,
 		Args: cobra.ExactArgs(1),
@@ -142,8 +142,8 @@ func modulePath(mod []byte) string {
 // goVersion reads the version of Go that a go.mod asks for.
 var goVersion = regexp.MustCompile(`(?m)^go (\S+)`)
 
-// require finds which nemesh the module is to require: a checkout, the one in which this program was built, or
-// its version.
+// require finds which nemesh the module is to require: a checkout, the one in which this program was built,
+// or its version.
 func (s *newScenario) require(checkout string) error {
 	named := checkout != ""
 	if !named {

@@ -93,8 +93,8 @@ func TestNewScenarioInAnotherModule(t *testing.T) {
 	if _, err := os.Stat("my-report/go.mod"); err == nil {
 		t.Error("a module is made within a module")
 	}
-	for _, want := range []string{"my-report/suite_test.go", "my-report/my-report_test.go", "my-report/README.md"} {
-		if _, err := os.Stat(want); err != nil {
+	for _, want := range []string{"suite_test.go", "my-report_test.go", "README.md"} {
+		if _, err := os.Stat(filepath.Join("my-report", want)); err != nil {
 			t.Error(err)
 		}
 	}

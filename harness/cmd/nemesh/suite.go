@@ -28,8 +28,8 @@ const compiledEnv = "NEMESH_COMPILED_SUITE"
 
 // suiteFlag chooses the scenarios: those of this repository, or a suite of the user's.
 type suiteFlag struct {
-	// dir is the folder of the user's suite, "" for nemesh's own scenarios, and test its compiled form. typed is
-	// the folder as it was typed.
+	// dir is the folder of the user's suite, "" for nemesh's own scenarios, and test its compiled form. typed
+	// is the folder as it was typed.
 	dir, test, typed string
 }
 

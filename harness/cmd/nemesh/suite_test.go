@@ -56,8 +56,8 @@ func TestSuiteOfAnotherModule(t *testing.T) {
 	}
 }
 
-// checkInvariants looks at how a scenario that passed was judged: by the invariant of the module, and by those
-// of which its agent can be asked.
+// checkInvariants looks at how a scenario that passed was judged: by the invariant of the module, and by
+// those of which its agent can be asked.
 func checkInvariants(t *testing.T, s *record.Scenario, static bool) {
 	t.Helper()
 	for id, asked := range map[string]bool{
