@@ -4,6 +4,7 @@ import (
 	"github.com/nemesh/nemesh/harness/cluster"
 	"github.com/nemesh/nemesh/harness/driver"
 	"github.com/nemesh/nemesh/harness/fault"
+	"github.com/nemesh/nemesh/harness/flannelkeys"
 	"github.com/nemesh/nemesh/harness/node"
 	"github.com/nemesh/nemesh/harness/observe"
 	"github.com/nemesh/nemesh/harness/pod"
@@ -17,7 +18,7 @@ type (
 	// Expectation is whether one endpoint of the mesh, a pod or a node, should reach a pod.
 	Expectation = cluster.Expectation
 	// Lease is a subnet lease as the control plane has it.
-	Lease = cluster.Lease
+	Lease = flannelkeys.Lease
 	// Node is a machine with its agent.
 	Node = cluster.Node
 	// Machine is a machine: a network namespace with files and processes of its own.
